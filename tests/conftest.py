@@ -20,6 +20,7 @@ pytest_plugins = [
     "fix_servers",
     "fix_stores",
     "fix_pairs",
+    "fix_generations",
     "fix_tls",
     "fix_pooler",
     "fix_harness",

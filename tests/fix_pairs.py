@@ -93,3 +93,19 @@ def pair(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Pair]:
     made.primary.engine.close().close()
     made.loop.run_until_complete(made.loop.shutdown_default_executor())
     made.loop.close()
+
+
+def both_unreachable(pair: Pair) -> None:
+    """Take both sides away."""
+    pair.primary.up = pair.replica.up = False
+
+
+def back(pair: Pair) -> None:
+    """Bring both sides back."""
+    pair.primary.up = pair.replica.up = True
+
+
+def landed(pair: Pair, store: Any) -> Any:
+    """Bring both sides back, and wait until everything that was spooled is on both."""
+    back(pair)
+    return pair.until(store, lambda status: not status.spool.records and not status.behind and not status.lag_records)

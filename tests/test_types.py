@@ -67,8 +67,9 @@ def test_an_option_has_the_type_that_its_engine_gives_it(engine: type[Engine], o
 
 def test_an_option_of_a_mirror_has_the_type_of_its_setting() -> None:
     given = get_type_hints(Settings)
-    for name in MIRROR_OPTIONS - {"replica", "on_change"}:  # what on_change is called with is Any there
+    for name in MIRROR_OPTIONS - {"replica", "on_change", "spool"}:  # what on_change is called with is Any there
         assert hints(MirrorOptions)[name] == given[name], name
+    assert hints(MirrorOptions)["spool"] | Engine == given["spool"]  # an open engine is for tests of the mirror itself
 
 
 @pytest.mark.parametrize("open", [backtrail.open, backtrail.aio.open])

@@ -1,4 +1,4 @@
-"""The outbox: a bounded queue in order; consecutive commits are shipped as one."""
+"""The outbox: the lineages that the follower lacks something of, bounded, in order, and never forgotten."""
 
 from __future__ import annotations
 
@@ -8,100 +8,74 @@ from typing import Any
 import pytest
 
 import backtrail
-from backtrail.engines.base import Commit, Head, Mark, Swap
-from backtrail.engines.coroutines import finish
-from backtrail.engines.memory import MemoryEngine
+from backtrail.engines.base import Commit
 from backtrail.replicate.outbox import Outbox
 from backtrail.testing import sample_records
 from fix_pairs import Pair
 
 
-def chain(thread: str, length: int) -> list[Commit]:
-    """Commits that each add a step to a thread."""
+def save(thread: str, step: int = 1, blob: bytes = b"") -> Commit:
     at = sample_records.branch(thread)
-    commits = [sample_records.first(at)]
-    for step in range(1, length):
-        before = sample_records.head(at, step, step)
-        commits.append(
-            Commit(
-                at.lineage,
-                (Swap(thread, before.key, sample_records.head(at, step + 1, step + 1)),),
-                (sample_records.row(at, step + 1),),
-                marks=(Mark(at.id, step, b"%d" % step),),
-                blobs={b"%d" % step: b"blob"},
-            )
-        )
-    return commits
+    row = sample_records.row(at, step, payload=b"x" * 100, root=b"")
+    return Commit(thread, rows=(row._replace(meta=b""),), blobs={blob: b"blob"} if blob else {})
 
 
-def shipped(pending: Outbox) -> list[tuple[Commit, int]]:
-    found = []
-    while (shipment := pending.next()) is not None:
-        found.append((shipment.commit, shipment.saves))
-        pending.arrived(shipment)
-    return found
+def test_lineages_wait_in_the_order_in_which_they_came_to_lack_something() -> None:
+    outbox = Outbox(100)
+    for name in ("b", "a", "b", "c"):
+        assert outbox.add(save(name))
+    outbox.mark("a", "d")
+    assert outbox.lineages() == ["b", "a", "c", "d"]
+    assert (outbox.records, outbox.bytes, outbox.behind) == (4, 400, 2)
+    assert outbox.seconds > 0
 
 
-def test_commits_of_a_thread_go_together_and_do_the_same_as_one_by_one() -> None:
-    pending, singly, together = Outbox(1000), MemoryEngine(), MemoryEngine()
-    commits = [chain("a", 6), chain("b", 4)]
-    for n in range(6):
-        for one in commits:
-            for commit in one[n : n + 1]:
-                pending.add(commit)
-                finish(singly.commit(commit))
-    assert pending.records == 10
-    found = shipped(pending)
-    assert [(commit.lineage, saves) for commit, saves in found] == [("a", 6), ("b", 4)]
-    for commit, _ in found:
-        finish(together.commit(commit))
-    for name in ("a", "b"):
-        at = sample_records.branch(name)
-        assert finish(together.head(name)) == finish(singly.head(name))
-        assert finish(together.rows(name, at.id, 1, 9)) == finish(singly.rows(name, at.id, 1, 9))
-        assert finish(together.blob_ids(name)) == finish(singly.blob_ids(name))
-    assert (pending.records, pending.bytes, pending.seconds) == (0, 0, 0.0)
+def test_what_is_taken_is_pending_until_it_has_arrived() -> None:
+    outbox = Outbox(100)
+    outbox.add(save("t", 1, b"one"))
+    outbox.add(save("t", 2, b"two"))
+    lacking = outbox.take("t")
+    assert lacking is not None
+    assert (lacking.saves, lacking.blobs, lacking.behind) == (2, {b"one", b"two"}, False)
+    assert outbox.is_waiting("t")
+    assert (outbox.lineages(), outbox.records) == ([], 2)
+    outbox.add(save("t", 3))  # meanwhile: it waits for the next time
+    outbox.arrived(lacking)
+    assert (outbox.lineages(), outbox.records, outbox.bytes) == (["t"], 1, 100)
+    outbox.arrived(outbox.take("t"))
+    assert not outbox.is_waiting("t")
+    assert (outbox.records, outbox.bytes, outbox.behind, outbox.seconds) == (0, 0, 0, 0.0)
+    assert outbox.take("t") is None
 
 
-def test_a_deletion_goes_by_itself_and_what_does_not_follow_waits() -> None:
-    pending = Outbox(1000)
-    one, two, three = chain("t", 3)
-    gone = Commit("t", (Swap("t", _head(three).key, None),))
-    for commit in (one, two, three, gone, one, three):
-        pending.add(commit)
-    assert [saves for _, saves in shipped(pending)] == [3, 1, 1, 1]
+def test_what_could_not_be_brought_is_merged_later() -> None:
+    outbox = Outbox(100)
+    outbox.add(save("t"))
+    outbox.give_back("t", outbox.take("t"))
+    assert (outbox.lineages(), outbox.records, outbox.behind) == (["t"], 0, 1)
+    outbox.give_back("u", outbox.take("u"))  # a lineage that did not wait
+    assert outbox.lineages() == ["t", "u"]
 
 
-def _head(commit: Commit) -> Head:
-    head = commit.swaps[0].new
-    assert head is not None
-    return head
+def test_too_many_saves_become_merges_and_none_is_forgotten() -> None:
+    outbox = Outbox(3)
+    assert [outbox.add(save(name)) for name in ("a", "b", "a", "c")] == [True, True, True, False]
+    assert outbox.lineages() == ["a", "b", "c"]
+    assert (outbox.records, outbox.bytes, outbox.behind) == (0, 0, 3)
+    assert outbox.add(save("d"))
+    assert (outbox.records, outbox.behind) == (1, 3)
 
 
-def test_a_shipment_is_bounded() -> None:
-    pending = Outbox(10_000)
-    for commit in chain("t", 600):
-        pending.add(commit)
-    assert [saves for _, saves in shipped(pending)] == [256, 256, 88]
-    at, large = sample_records.branch("t"), b"x" * 700_000
-    for step in range(1, 4):
-        before = sample_records.head(at, step, step)
-        rows = (sample_records.row(at, step + 1, payload=large),)
-        pending.add(Commit("t", (Swap("t", before.key, sample_records.head(at, step + 1, step + 1)),), rows))
-    assert [saves for _, saves in shipped(pending)] == [1, 1, 1]
-
-
-def test_what_is_marked_is_not_shipped_and_a_full_queue_is_marked() -> None:
-    pending = Outbox(5)
-    for commit in chain("a", 3):
-        pending.add(commit)
-    pending.mark("a")
-    for commit in chain("b", 2):
-        pending.add(commit)
-    assert [commit.lineage for commit, _ in shipped(pending)] == ["b"]
-    assert (pending.behind, pending.records) == (1, 0)
-    assert [pending.add(commit) for commit in chain("c", 6)] == [True] * 5 + [False]
-    assert (pending.behind, pending.records, pending.bytes) == (2, 0, 0)
+def test_saves_to_a_lineage_that_is_merged_anyway_count_until_it_has_been() -> None:
+    outbox = Outbox(100)
+    outbox.mark("t")
+    outbox.add(save("t"))
+    lacking = outbox.take("t")
+    assert lacking is not None
+    assert lacking.behind
+    assert (outbox.records, outbox.behind) == (1, 1)
+    outbox.arrived(lacking)
+    assert (outbox.records, outbox.behind) == (0, 0)
 
 
 @pytest.mark.parametrize("seed", range(3))

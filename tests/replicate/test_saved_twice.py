@@ -15,6 +15,7 @@ from backtrail.engines.base import Commit
 from backtrail.engines.coroutines import finish
 from backtrail.engines.memory import MemoryEngine
 from backtrail.history.records import start_branch
+from backtrail.replicate.lineage_copy import new_row
 from backtrail.replicate.spool import Spool
 from fix_flaky import Flaky
 from fix_pairs import Pair
@@ -106,11 +107,10 @@ def test_what_stands_before_a_save_that_was_repeated_is_kept(pair: Pair) -> None
     assert store.status().active == "replica"
     assert home(pair, store).diverged == 1
     assert thread.load()["messages"] == ["one", "two"]
-    assert thread.load(unshipped.id)["messages"] == ["one", "only the primary has this"]
-    assert (thread.get(unshipped.id).label or "").startswith("diverged")
-    found = ids(store)
-    assert sorted(found) == sorted({*found})
-    assert second in found
+    assert store.thread("t#diverged-1").load(unshipped.id)["messages"] == ["one", "only the primary has this"]
+    for name in ("t", "t#diverged-1"):
+        assert len(ids(store, name)) == len({*ids(store, name)})
+    assert second in ids(store)
     pair.equal()
     assert not store.verify().problems
 
@@ -126,6 +126,7 @@ class Headless(Flaky):
         await Flaky.commit(self, commit)  # type: ignore[misc]  # it is made from a list of names
 
 
+@pytest.mark.usefixtures("many_rows")
 @pytest.mark.parametrize("again", [True, False])
 def test_what_a_comparison_brought_before_it_was_cut_is_counted_and_named_when_it_loses(again: bool) -> None:
     """The replica has the rows, and its head does not know of them; then it takes over."""
@@ -149,14 +150,19 @@ def test_what_a_comparison_brought_before_it_was_cut_is_counted_and_named_when_i
     assert settled(store).diverged == 1
     assert [checkpoint.id for checkpoint in thread.history()] == [first.id, last.id]
     assert {*ids(store)} == {first.id, last.id, *(checkpoint.id for checkpoint in unshipped)}
-    assert [checkpoint.id for checkpoint in thread.find(tag="diverged")] == [unshipped[-1].id]
-    assert thread.load(unshipped[-1].id)["messages"][-1] == "only the primary has this: 2"
+    kept = store.thread("t#diverged-1")
+    found = [checkpoint.id for checkpoint in kept.history()]
+    assert found[:4] == [first.id, *(checkpoint.id for checkpoint in unshipped)]
+    assert found[4:] == ([last.id] if again else [])  # the repeated save is on top of them there
+    assert kept.load(unshipped[-1].id)["messages"][-1] == "only the primary has this: 2"
     for side in (primary, replica):
         alone = backtrail.open(side.engine)
         assert not alone.verify().problems
         assert alone.thread("t").history(all=True) == thread.history(all=True)
+        assert alone.thread("t#diverged-1").history(all=True) == kept.history(all=True)
 
 
+@pytest.mark.usefixtures("many_rows")
 def test_a_thread_whose_rows_a_comparison_brought_without_their_head_is_kept_under_another_name() -> None:
     """The replica takes over and makes a thread of the same name, with a save that is repeated. What came before that
     on the primary was not."""
@@ -165,11 +171,11 @@ def test_a_thread_whose_rows_a_comparison_brought_without_their_head_is_kept_und
     store.thread("other").append("messages", [0])
     store.catch_up()
     replica.up = False
-    first = store.thread("t").append("messages", ["one"])
+    first = [store.thread("t").append("messages", [n]) for n in range(3)]
     store.catch_up()
     replica.up = replica.cut = True
     store.catch_up()
-    assert finish(replica.engine.stats())["rows"] == 2
+    assert finish(replica.engine.stats())["rows"] == 3  # the last one comes with its head
     replica.cut = False
     primary.lose_answers = 1
     second = store.thread("t").append("messages", ["two"], id=chosen())
@@ -180,7 +186,8 @@ def test_a_thread_whose_rows_a_comparison_brought_without_their_head_is_kept_und
         alone = backtrail.open(side.engine)
         assert [info.id for info in alone.threads()] == ["other", "t", "t#diverged-1"]
         assert ids(alone) == [second.id]
-        assert alone.thread("t#diverged-1").load(first.id) == {"messages": ["one"]}
+        assert ids(alone, "t#diverged-1")[:3] == [checkpoint.id for checkpoint in first]
+        assert alone.thread("t#diverged-1").load(first[-1].id) == {"messages": [0, 1, 2]}
         assert not alone.verify().problems
 
 
@@ -238,16 +245,17 @@ def test_what_builds_on_one_of_two_that_are_one_save_is_delivered_when_the_other
 
 def test_a_spooled_save_is_not_thought_to_be_made_because_a_row_without_a_head_has_its_id(tmp_path: Path) -> None:
     sides, store, second = spooled(tmp_path)
-    spool = Spool.open(tmp_path / "spool")
-    saved = finish(spool.commit_of("t", finish(spool.entries("t"))[1][0]))
-    assert saved is not None
+    spool = Spool.open(tmp_path / "spool", True)
+    head = finish(spool.engine.head("t"))
+    assert head is not None
+    saved = new_row(head.branch, finish(spool.engine.rows("t", head.branch, head.step, head.step))[0])
     orphan = start_branch(Frames(), b"orphan".ljust(16), "t", "t", b"nobody".ljust(16))
-    stray = saved.rows[0]._replace(branch=orphan.id, step=1)
+    stray = saved._replace(branch=orphan.id, step=1)
     finish(sides[0].engine.commit(Commit("t", rows=[stray], branches=[orphan])))
     other = backtrail.open(Flaky(sides[0].engine), replica=Flaky(sides[1].engine), **NEVER)
     other.thread("t").append("messages", ["somebody else's"])
     assert landed(store, sides).diverged == 1
-    assert store.thread("t").load(second)["messages"] == ["one", "two"]
+    assert store.thread("t#diverged-1").load(second)["messages"] == ["one", "two"]
 
 
 class Refusing(Flaky):
@@ -306,8 +314,7 @@ def test_what_builds_on_a_spooled_save_that_others_have_made_is_kept_beside_and_
     assert landed(store, sides).diverged == 1
     assert thread.load()["messages"] == ["one", "somebody else's", "two"]
     assert thread.load(second)["messages"] == ["one", "somebody else's", "two"]
-    assert thread.load(later.id)["messages"] == ["one", "two", "and more"]
-    assert (thread.get(later.id).label or "").startswith("diverged")
+    assert store.thread("t#diverged-1").load(later.id)["messages"] == ["one", "two", "and more"]
     assert len(ids(store)) == len({*ids(store)}) == 4
     for side in sides:
         alone = backtrail.open(side.engine)

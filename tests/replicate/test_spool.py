@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import logging
-import sqlite3
-import stat
 import time
 from pathlib import Path
 from typing import Any
@@ -12,30 +10,12 @@ from typing import Any
 import pytest
 
 import backtrail
-from backtrail.engines.coroutines import finish
-from backtrail.engines.memory import MemoryEngine
 from backtrail.replicate import concurrency
-from backtrail.replicate.replay import deliver
-from backtrail.replicate.spool import FILE, Spool
-from fix_flaky import Flaky
-from fix_pairs import Pair
+from backtrail.replicate.spool_delivery import deliver
+from fix_pairs import Pair, back, both_unreachable, landed
 
 LONG = "text that is long enough to be kept in pieces " * 8
 NEVER: dict[str, Any] = {"health_every": 60.0, "failback_after": 60.0}  # nothing happens by itself
-
-
-def both_unreachable(pair: Pair) -> None:
-    pair.primary.up = pair.replica.up = False
-
-
-def back(pair: Pair) -> None:
-    pair.primary.up = pair.replica.up = True
-
-
-def landed(pair: Pair, store: Any) -> Any:
-    """Wait until everything is where it belongs."""
-    back(pair)
-    return pair.until(store, lambda status: not status.spool.records and not status.behind and not status.lag_records)
 
 
 def test_saves_go_on_while_both_sides_are_away_and_nothing_shows_of_it_afterwards(pair: Pair, tmp_path: Path) -> None:
@@ -157,19 +137,20 @@ def test_a_save_that_only_the_follower_got_is_not_taken_for_somebody_elses_while
     thread.append("messages", ["three"])
     assert store.status().spool.records == 2
 
-    async def late(*args: Any) -> bool:
+    async def late(*args: Any) -> Any:
         await concurrency.pause(
             pair.primary.properties.blocking, 0.3
         )  # the background has all the time to compare the sides
         return await deliver(*args)
 
-    monkeypatch.setattr("backtrail.replicate.replay.deliver", late)
+    monkeypatch.setattr("backtrail.replicate.spooling_engine.deliver", late)
     assert landed(pair, store).diverged == 0
     assert thread.load() == {"messages": ["one", "two", "three"]}
     assert len(thread.history(all=True)) == 3
     pair.equal()
 
 
+@pytest.mark.usefixtures("many_rows")
 def test_a_delivery_that_is_cut_is_repeated_and_doubles_nothing(pair: Pair, tmp_path: Path) -> None:
     store = pair.open(spool=tmp_path / "spool", **NEVER)
     thread = store.thread("t")
@@ -177,7 +158,7 @@ def test_a_delivery_that_is_cut_is_repeated_and_doubles_nothing(pair: Pair, tmp_
     both_unreachable(pair)
     for n in range(1, 6):
         thread.append("messages", [n])
-    for _ in range(3):
+    for _ in range(2):  # the rows, then the last row with the head: after that only the spool is to be cleared
         pair.primary.lose_answers = 2  # of the roles, or of a save; and before anybody can reach it
         pair.primary.up = True
         with pytest.raises(backtrail.Unavailable):
@@ -201,10 +182,10 @@ def test_where_others_wrote_meanwhile_both_are_kept(pair: Pair, tmp_path: Path) 
     other.thread("t").append("messages", ["there"])
     assert landed(pair, store).diverged == 1
     assert store.thread("t").load()["messages"] == ["one", "there"]
-    assert thread.load(second.id)["messages"] == ["one", "here", "here, too"]
-    assert thread.load(first.id)["messages"] == ["one", "here"]
-    assert (thread.get(second.id).label or "").startswith("diverged")
-    assert "diverged" in thread.get(second.id).tags
+    kept = store.thread("t#diverged-1")
+    assert kept.head.id == second.id
+    assert kept.load()["messages"] == ["one", "here", "here, too"]
+    assert kept.load(first.id)["messages"] == ["one", "here"]
     thread.append("messages", ["and on"])
     assert thread.load()["messages"] == ["one", "there", "and on"]
     pair.equal()
@@ -224,8 +205,27 @@ def test_a_name_that_others_had_already_is_kept_beside_theirs(pair: Pair, tmp_pa
     pair.equal()
 
 
-def test_what_was_saved_to_a_thread_that_others_deleted_goes_with_it(
-    pair: Pair, tmp_path: Path, caplog: pytest.LogCaptureFixture
+def test_what_was_saved_to_a_thread_that_others_deleted_is_kept_beside_it(pair: Pair, tmp_path: Path) -> None:
+    store = pair.open(spool=tmp_path / "spool", **NEVER)
+    pair.elsewhere(**NEVER).thread("t").append("messages", [LONG])
+    pair.elsewhere(**NEVER).thread("t").fork("fork")  # which needs the rows that the save builds on
+    store.thread("t").load()
+    store.thread("kept").append("messages", [LONG])
+    other = pair.elsewhere(**NEVER)
+    both_unreachable(pair)
+    store.thread("t").append("messages", ["too late"])
+    store.thread("kept").append("messages", ["in time"])
+    other.thread("t").delete()
+    assert landed(pair, store).diverged == 1
+    assert [info.id for info in store.threads()] == ["fork", "kept", "t#diverged-1"]
+    assert store.thread("t#diverged-1").load()["messages"] == [LONG, "too late"]
+    assert store.thread("kept").load()["messages"] == [LONG, "in time"]
+    pair.equal()
+    assert not store.verify().problems
+
+
+def test_what_builds_on_rows_that_others_have_freed_stays_in_the_spool_and_harms_nobody(
+    pair: Pair, tmp_path: Path
 ) -> None:
     store = pair.open(spool=tmp_path / "spool", **NEVER)
     store.thread("t").append("messages", [LONG])
@@ -234,11 +234,29 @@ def test_what_was_saved_to_a_thread_that_others_deleted_goes_with_it(
     both_unreachable(pair)
     store.thread("t").append("messages", ["too late"])
     store.thread("kept").append("messages", ["in time"])
-    other.thread("t").delete()
-    landed(pair, store)
+    other.thread("t").delete()  # and nothing else needs its rows
+    back(pair)
+    status = pair.until(store, lambda status: status.spool.records == 1 and not status.behind)
+    assert "stays in the spool" in status.last_error
     assert [info.id for info in store.threads()] == ["kept"]
-    assert "deleted while saves to it were spooled" in caplog.text
+    assert store.thread("kept").load()["messages"] == [LONG, "in time"]
     pair.equal()
+    assert not store.verify().problems
+
+
+def test_a_thread_that_is_deleted_and_then_saved_to_while_both_sides_are_away_is_a_new_thread(
+    pair: Pair, tmp_path: Path
+) -> None:
+    store = pair.open(spool=tmp_path / "spool", **NEVER)
+    store.thread("t").append("messages", ["deleted"])
+    store.thread("t").delete()
+    both_unreachable(pair)
+    store.thread("t").append("messages", ["saved after the delete"])
+    assert landed(pair, store).diverged == 0
+    assert [info.id for info in store.threads()] == ["t"]
+    assert store.thread("t").load() == {"messages": ["saved after the delete"]}
+    pair.equal()
+    assert not store.verify().problems
 
 
 def test_a_new_process_delivers_what_an_old_one_left(pair: Pair, tmp_path: Path) -> None:
@@ -300,7 +318,8 @@ def test_a_process_that_knows_more_than_the_spool_goes_on_with_the_spool(pair: P
     status = landed(pair, one)
     assert status.diverged == 1
     assert one.thread("t").load(later.id) == {"messages": ["start", "two has not seen this"]}
-    assert one.thread("t").load(spooled.id) == {"messages": ["start", "two", "one"]}
+    assert one.thread("t#diverged-1").head.id == spooled.id
+    assert one.thread("t#diverged-1").load() == {"messages": ["start", "two", "one"]}
     pair.equal()
 
 
@@ -330,7 +349,9 @@ def test_what_builds_on_a_save_that_is_still_on_the_other_side_waits_for_it(pair
     status = landed(pair, store)
     assert status.diverged >= 1
     assert thread.load() == {"messages": ["one", "on the replica"]}
-    assert thread.load(spooled.id)["messages"] == ["one", "only on the primary", "in the spool"]
+    kept = [info.id for info in store.threads(prefix="t#diverged-")]
+    states = [store.thread(name).load(spooled.id) for name in kept if store.thread(name).head.id == spooled.id]
+    assert states == [{"messages": ["one", "only on the primary", "in the spool"]}]
     pair.equal()
     assert not store.verify().problems
 
@@ -353,334 +374,3 @@ def test_changes_are_logged_and_told_and_close_says_what_is_left(
     store.close()
     store.close()
     assert "closed with 1 saves" in caplog.text
-
-
-def test_a_sealed_store_has_a_sealed_spool(tmp_path: Path) -> None:
-    key, secret = b"k" * 32, "a secret that nobody may read " * 20
-    sides = Flaky(MemoryEngine()), Flaky(MemoryEngine())
-
-    def open_() -> backtrail.Store:
-        return backtrail.open(sides[0], replica=sides[1], key=key, spool=tmp_path / "spool", **NEVER)
-
-    store = open_()
-    store.thread("t").append("messages", [secret])
-    sides[0].up = sides[1].up = False
-    store.thread("t").append("messages", [secret])
-    store.thread("new").save({"big": secret * 500})
-    again = open_()  # in a new process, while both are away
-    again.thread("t").append("messages", ["three"])
-    for file in (tmp_path / "spool").iterdir():
-        assert b"a secret that" not in file.read_bytes()
-    with pytest.raises(backtrail.BacktrailError, match="key"):
-        backtrail.open(sides[0], replica=sides[1], spool=tmp_path / "spool", **NEVER)
-    sides[0].up = sides[1].up = True
-    last = open_()
-    assert last.thread("t").load() == {"messages": [secret, secret, "three"]}
-    assert last.thread("new").load() == {"big": secret * 500}
-    assert (
-        last.status().spool
-        == backtrail.open(sides[0], replica=sides[1], key=key, spool=tmp_path / "spool").status().spool
-    )
-
-
-def test_a_spool_is_not_delivered_to_a_store_with_other_keys(tmp_path: Path) -> None:
-    sides = Flaky(MemoryEngine()), Flaky(MemoryEngine())
-    store = backtrail.open(sides[0], replica=sides[1], key=b"k" * 32, spool=tmp_path / "spool", **NEVER)
-    store.thread("t").save({"n": 1})
-    sides[0].up = sides[1].up = False
-    store.thread("t").save({"n": 2})
-    for key in (b"k" * 32, None):
-        with pytest.raises(backtrail.InvalidInput, match="another key ring"):
-            backtrail.open(MemoryEngine(), replica=MemoryEngine(), key=key, spool=tmp_path / "spool").thread(
-                "x"
-            ).exists()
-    sides[0].up = sides[1].up = True
-    assert store.thread("t").load() == {"n": 2}
-
-
-def test_namespaces_share_a_spool_and_know_nothing_of_each_other(tmp_path: Path) -> None:
-    sides = Flaky(MemoryEngine()), Flaky(MemoryEngine())
-
-    def open_(namespace: str | None) -> backtrail.Store:
-        return backtrail.open(sides[0], replica=sides[1], namespace=namespace, spool=tmp_path / "spool", **NEVER)
-
-    rooms = {name: open_(name) for name in ("one", "two", None)}
-    for name, store in rooms.items():
-        store.thread("t").save({"room": name})
-    sides[0].up = sides[1].up = False
-    for name, store in rooms.items():
-        store.thread("t").update({"again": name})
-        store.thread("new").save({"room": name})
-    sides[0].up = sides[1].up = True
-    for name in rooms:
-        store = open_(name)
-        assert store.thread("t").load() == {"room": name, "again": name}
-        assert store.thread("new").load() == {"room": name}
-
-
-def test_sessions_retention_and_compression_go_on_as_well(tmp_path: Path) -> None:
-    sides = Flaky(MemoryEngine()), Flaky(MemoryEngine())
-    options: dict[str, Any] = {"retention": backtrail.Retention(keep_last=3), "compression": "zstd"}
-    store = backtrail.open(sides[0], replica=sides[1], spool=tmp_path / "spool", **options, **NEVER)
-    session = store.session("s")
-    thread = store.thread("t")
-    for n in range(4):
-        session.append({"role": "user", "content": f"{n} {LONG}"})
-        thread.append("items", [n, LONG])
-    sides[0].up = sides[1].up = False
-    for n in range(4, 9):
-        session.append({"role": "user", "content": f"{n} {LONG}"})
-        thread.append("items", [n, LONG])
-    assert store.status().spool.records == 10  # type: ignore[union-attr]
-    sides[0].up = sides[1].up = True
-    assert [message["content"][0] for message in session.messages()] == list("012345678")
-    assert len(thread.history()) == 3
-    store.catch_up()
-    for side in sides:
-        alone = backtrail.open(side.engine, **options)
-        assert not alone.verify().problems
-        assert alone.thread("t").load() == thread.load()
-
-
-def test_a_spool_that_is_damaged_or_full_says_so_and_harms_nobody(tmp_path: Path) -> None:
-    sides = Flaky(MemoryEngine()), Flaky(MemoryEngine())
-    store = backtrail.open(sides[0], replica=sides[1], spool=tmp_path / "spool", **NEVER)
-    for name in ("a", "b"):
-        store.thread(name).save({"n": 1})
-    sides[0].up = sides[1].up = False
-    for name in ("a", "b"):
-        store.thread(name).save({"n": 2})
-    with sqlite3.connect(tmp_path / "spool" / FILE) as damage:
-        damage.execute("UPDATE steps SET meta = CAST(x'00' || meta AS BLOB) WHERE pos = (SELECT min(pos) FROM steps)")
-    damage.close()
-    sides[0].up = sides[1].up = True
-    status = store.catch_up()
-    assert status.spool is not None
-    assert status.spool.records == 1
-    assert "digest" in (status.last_error or "")
-    assert (store.thread("a").load(), store.thread("b").load()) == ({"n": 1}, {"n": 2})
-    sides[0].up = sides[1].up = False
-    finish(store._core.context.engine._spool.engine.close())  # type: ignore[attr-defined]
-    with pytest.raises(backtrail.Unavailable, match=r"primary: .*replica: .*the spool cannot be used"):
-        store.thread("b").save({"n": 3})
-
-
-def test_a_spool_that_is_full_refuses_a_save_and_keeps_what_it_has(pair: Pair, tmp_path: Path) -> None:
-    store = pair.open(spool=tmp_path / "spool", spool_limit=20_000)
-    thread = store.thread("t")
-    thread.append("messages", ["one"])
-    both_unreachable(pair)
-    thread.append("messages", ["two"])
-    store.thread("whole").save({"text": "x" * 10_000})
-    held = store.status().spool
-    for save in (
-        lambda: thread.append("messages", ["y" * 15_000]),
-        lambda: store.thread("whole").save({"text": "z" * 30_000}),
-        lambda: store.thread("new").save({"big": "z" * 300_000}),
-    ):
-        with pytest.raises(
-            backtrail.Unavailable, match=r"primary: .*replica: .*spool is full.*spool_limit=20000.*nothing was"
-        ):
-            save()
-    still = store.status().spool
-    assert (still.adrift, still.records, still.bytes, still.limit) == (True, held.records, held.bytes, 20_000)
-    thread.append("messages", ["three"])  # there is room for this one
-    assert landed(pair, store).diverged == 0
-    assert thread.load() == {"messages": ["one", "two", "three"]}
-    assert store.thread("whole").load() == {"text": "x" * 10_000}
-    assert not store.thread("new").exists()
-    both_unreachable(pair)
-    thread.append("messages", ["y" * 15_000])  # and again, now that it is empty
-    landed(pair, store)
-    pair.equal()
-    assert not store.verify().problems
-
-
-def test_what_another_process_delivered_makes_room(tmp_path: Path) -> None:
-    sides = Flaky(MemoryEngine()), Flaky(MemoryEngine())
-    stores = [
-        backtrail.open(one, replica=two, spool=tmp_path / "spool", spool_limit=20_000, **NEVER)
-        for one, two in (sides, [Flaky(side.engine) for side in sides])
-    ]
-    for store in stores:
-        store.thread("t").append("messages", ["one"])
-    sides[0].up = sides[1].up = False
-    stores[0].thread("a").save({"text": "x" * 15_000})
-    stores[1].catch_up()
-    stores[0].thread("b").save({"text": "x" * 15_000})
-    assert stores[0].status().spool.records == 1  # type: ignore[union-attr]
-    sides[0].up = sides[1].up = True
-    assert stores[0].thread("a").load() == stores[0].thread("b").load()
-
-
-def test_a_spool_is_readable_by_its_owner_only(tmp_path: Path) -> None:
-    backtrail.open(MemoryEngine(), replica=MemoryEngine(), spool=tmp_path / "deep" / "spool").thread("t").save({"n": 1})
-    assert stat.S_IMODE((tmp_path / "deep" / "spool").stat().st_mode) == 0o700
-    assert {stat.S_IMODE(file.stat().st_mode) for file in (tmp_path / "deep" / "spool").iterdir()} == {0o600}
-
-
-def test_bad_spools_are_refused_before_anything_is_made(tmp_path: Path) -> None:
-    (tmp_path / "file").write_text("no directory")
-    with backtrail.open(f"jsonl:{tmp_path}/store"):
-        pass
-    before = sorted(tmp_path.iterdir())
-    here, there = tmp_path / "a.db", tmp_path / "b.db"
-    for spool, reason in (
-        (tmp_path / "file", "not a directory"),
-        (5, "give a path"),
-        ("", "give a path"),
-        (tmp_path / "store" / "spool", "inside the store"),
-        (tmp_path / "store", "inside the store"),
-    ):
-        with pytest.raises(backtrail.InvalidInput, match=reason):
-            backtrail.open(here, replica=there, spool=spool)
-    with pytest.raises(backtrail.InvalidInput, match="a side of the mirror"):
-        backtrail.open(tmp_path / "x" / FILE, replica=there, spool=tmp_path / "x")
-    with pytest.raises(backtrail.InvalidInput, match="a side of the mirror"):
-        backtrail.open(here, replica=f"jsonl:{tmp_path}/y", spool=tmp_path / "y" / "z")
-    with pytest.raises(backtrail.InvalidInput, match="needs replica="):
-        backtrail.open(here, spool=tmp_path / "spool")
-    with pytest.raises(backtrail.InvalidInput, match="needs spool="):
-        backtrail.open(here, replica=there, spool_limit=1000)
-    for limit in (0, -1, 1.5, True):
-        with pytest.raises(backtrail.InvalidInput, match="spool_limit"):
-            backtrail.open(here, replica=there, spool=tmp_path / "spool", spool_limit=limit)
-    with pytest.raises(backtrail.InvalidInput, match="spool_limit"):
-        backtrail.open(f"sqlite:{here}?replica={there}&spool={tmp_path}/spool&spool_limit=much")
-    with pytest.raises(backtrail.InvalidInput, match="choose one"):
-        backtrail.open(here, replica=there, replica_required=True, spool=tmp_path / "spool")
-    assert sorted(tmp_path.iterdir()) == before
-    with backtrail.open(tmp_path / FILE) as store:
-        store.thread("t").save({"n": 1})
-    with pytest.raises(backtrail.InvalidInput, match="a store of its own"):
-        backtrail.open(here, replica=there, spool=tmp_path).thread("t").exists()
-
-
-def test_a_spool_may_stand_in_the_url(tmp_path: Path) -> None:
-    url = f"sqlite:///{tmp_path}/a.db?replica={tmp_path}/b.db&spool={tmp_path}/spool&spool_limit=1000000"
-    with backtrail.open(url) as store:
-        store.thread("t").save({"n": 1})
-        status = store.status().spool
-    assert status is not None
-    assert (status.records, status.adrift, status.limit) == (0, False, 1_000_000)
-    assert (tmp_path / "spool" / FILE).exists()
-
-
-def test_a_spool_knows_a_save_by_its_bytes(tmp_path: Path) -> None:
-    """A save comes back as it was put in, and a second save of one step is refused."""
-    from backtrail.engines.base import Branch, Commit, Head, NewRow, Swap
-    from backtrail.engines.conflicts import Refused
-
-    spool = Spool.open(tmp_path)
-    branch = Branch(b"b" * 16, "l", "t", b"o" * 16)
-    head = Head("t", "l", b"o" * 16, branch.id, 1, 1, "thread", 1, 1, 1, 1, b"note")
-    row = NewRow(branch.id, 1, b"i" * 16, b"meta", b"d" * 16, b"root", b"payload")
-    commit = Commit("l", (Swap("t", None, head),), (row,), (branch,), (), {b"x": b"blob"})
-    finish(spool.put(commit))
-    with pytest.raises(Refused):
-        finish(spool.put(commit))
-    journal, entries = finish(spool.entries("l"))
-    assert journal is not None
-    made = finish(spool.commit_of("l", entries[0]))
-    assert made is not None
-    assert (list(made.swaps), list(made.rows), list(made.branches)) == ([commit.swaps[0]], [row], [branch])
-    assert made.blobs == commit.blobs
-    assert finish(spool.clear("l", journal))
-    assert finish(spool.survey()).records == 0
-    assert finish(spool.engine.lineages()) == []
-    finish(spool.put(commit))
-    finish(spool.engine.close())
-
-
-class Unsteady(Flaky):
-    """Gives no answer to the next so many questions where a thread stands."""
-
-    silent = 0
-
-    async def tip(self, thread: str) -> Any:
-        if self.silent and self.up:
-            self.silent -= 1
-            raise backtrail.Unavailable("no answer, because a test says so")
-        return await self.engine.tip(thread)
-
-
-def test_a_save_that_looks_on_two_sides_while_they_come_and_go_finds_no_damage(tmp_path: Path) -> None:
-    """It builds on a row of the side that is away, and reads from the other one, which lacks that."""
-    primary, replica = Flaky(MemoryEngine()), Unsteady(MemoryEngine())
-    store = backtrail.open(primary, replica=replica, replication="async", spool=tmp_path / "spool", **NEVER)
-    thread = store.thread("t")
-    thread.append("messages", ["both have this"])
-    store.catch_up()
-    replica.up = False
-    unshipped = thread.append("messages", [LONG])
-    primary.up = False
-    store.thread("other").append("messages", [1])
-    assert store.status().spool.adrift  # type: ignore[union-attr]
-    replica.up, replica.silent = True, 1
-    saved = store.thread("t").save({"messages": ["both have this", "and this is new"]})
-    assert replica.silent == 0
-    assert thread.load() == {"messages": ["both have this", "and this is new"]}
-    primary.up = True
-    while store.catch_up().behind:
-        assert store.status().primary.healthy
-    assert [checkpoint.id for checkpoint in thread.history()][-1] == saved.id
-    assert thread.load(unshipped.id) == {"messages": ["both have this", LONG]}
-    assert not store.verify().problems
-    store.close()
-
-
-def test_a_remembered_tip_that_is_old_is_not_damage_however_often_it_comes_back(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Threads of one program share what they remember: one may put back what another has just found to be old."""
-    primary, replica = Flaky(MemoryEngine()), Flaky(MemoryEngine())
-    store = backtrail.open(primary, replica=replica, replication="async", **NEVER)
-    store.thread("t").append("messages", ["both have this"])
-    store.catch_up()
-    replica.up, tried = False, len(replica.calls)
-    store.thread("t").append("messages", [LONG])
-    end = time.monotonic() + 20
-    while len(replica.calls) == tried:  # or it would be delivered below, when the replica is back
-        assert time.monotonic() < end
-        time.sleep(0.005)
-    old = store._core.context.caches.tips.peek("t")
-    primary.up, replica.up = False, True
-    assert store.thread("t").load() == {"messages": ["both have this"]}
-    monkeypatch.setattr(store._core.context.caches.tips, "take", lambda thread: old)
-    store.thread("t").save({"messages": ["both have this", "new"]})
-    assert store.thread("t").load() == {"messages": ["both have this", "new"]}
-    store.close()
-
-
-def test_what_waits_in_the_spool_comes_before_what_is_saved_next(tmp_path: Path) -> None:
-    """It could not be delivered, because it builds on what only the primary has. When both are back another process
-    begins to deliver it, and is not done when this one saves more."""
-    primary, replica = Flaky(MemoryEngine()), Flaky(MemoryEngine())
-    store = backtrail.open(primary, replica=replica, replication="async", spool=tmp_path / "spool", **NEVER)
-    store.thread("other").append("messages", [0])
-    store.catch_up()
-    thread = store.thread("t")
-    replica.up = False
-    thread.append("messages", [1])
-    primary.up = False
-    for n in (2, 3, 4):
-        thread.append("messages", [n])
-    replica.up = True
-    assert store.catch_up().spool.records == 3  # type: ignore[union-attr]
-    primary.up = True
-    other = backtrail.open(Flaky(primary.engine), replica=Flaky(replica.engine), **NEVER)
-    while other.catch_up().behind:
-        assert other.status().primary.healthy
-    spool = Spool.open(tmp_path / "spool")
-    for entry in finish(spool.entries("t"))[1][:2]:
-        finish(replica.engine.commit(finish(spool.commit_of("t", entry))))  # type: ignore[arg-type]
-    assert len(backtrail.open(replica.engine).thread("t").load()["messages"]) == 3
-    store.thread("t").append("messages", [5])
-    assert thread.load() == {"messages": [1, 2, 3, 4, 5]}
-    while (status := store.catch_up()).behind or status.spool.records:  # type: ignore[union-attr]
-        assert status.primary.healthy
-    assert status.diverged == 0
-    for side in (primary, replica):
-        assert backtrail.open(side.engine).thread("t").load() == {"messages": [1, 2, 3, 4, 5]}
-        assert not backtrail.open(side.engine).verify().problems
-    store.close()

@@ -44,7 +44,7 @@ def test_a_status_is_never_told_after_a_newer_one_and_nobody_waits_for_a_callbac
     first.start()
     reached.wait()
     for number in (1, 2):
-        mirror._replicator.diverged = number
+        mirror.replicator.diverged = number
         announcer.tell()  # another thread's, which does not wait
     assert told == []
     slow.set()
@@ -59,7 +59,7 @@ def test_a_callback_may_cause_a_change_itself() -> None:
     def callback(status: Status) -> None:
         told.append(status.diverged)
         if len(told) < 3:
-            mirror._replicator.diverged += 1
+            mirror.replicator.diverged += 1
             announcer.tell()
 
     announcer = Announcer(mirror.status, callback)

@@ -13,7 +13,7 @@ from collections.abc import Collection, Iterable
 import msgspec
 
 from backtrail.engines.base import LAST_STEP, Branch, Commit, Drop, Engine, Head, Swap, generation_of, next_version
-from backtrail.engines.branch_origins import furthest, is_complete, walk_back
+from backtrail.engines.branch_origins import furthest, is_complete, leads_through, walk_back
 from backtrail.engines.conflicts import Refused
 from backtrail.replicate.deleted_threads import Fate, fate, find_deletions
 from backtrail.replicate.lineage_copy import Copied, LineageRecords, copy_blobs, copy_rows
@@ -176,6 +176,8 @@ class Absorption:
             return
         winner, owners = self._final.get(head.thread), {one.owner for one in self._final.values()}
         same = lost.fate is Fate.UNSEEN or lost.again or (winner is not None and winner.owner == head.owner)
+        if same and winner is not None and leads_through(winner.position, head.position, self._union.branches.get):
+            return  # the winner continued it, even if its side has no copy of this row, as a spool
         if not self._union.has_unique(head, lost.here, lost.there, same=same, end=lost.fate, owners=owners):
             return
         name = await self._free_name(head.thread)

@@ -50,7 +50,7 @@ async def _merge(
     for _ in limits.COMPARISON.attempts():
         theirs = {head.thread: head for head in await source.heads(lineage)}
         ours = {head.thread: head for head in await target.heads(lineage)}
-        if ours == theirs:
+        if ours == theirs and (not ours or not await _has_leftovers(target, source, lineage)):
             if not ours:
                 await clear(target, lineage)
                 await clear(source, lineage)
@@ -72,6 +72,12 @@ async def _merge(
         for other in merged.waits_for - seen:
             await _merge(target, source, other, codec, generation, rule, merged, seen | {other})
     raise Refused(lineage, f"lineage {lineage!r} kept moving while it was copied: it is tried again later")
+
+
+async def _has_leftovers(target: Engine, source: Engine, lineage: str) -> bool:
+    """True if a merge changed all heads, but was stopped before it had dropped what only the source has."""
+    known = {branch.id for branch in await target.branches(lineage)}
+    return any(branch.id not in known for branch in await source.branches(lineage))
 
 
 async def clear(side: Engine, lineage: str) -> None:

@@ -19,7 +19,7 @@ from typing import Any, Final
 
 import msgspec
 
-from backtrail.engines.base import Branch, Commit, Drop, Engine, Head, HeadKey, Mark, NewRow, Swap
+from backtrail.engines.base import Branch, Commit, Drop, Engine, Head, HeadKey, Mark, NewRow, Row, Swap
 from backtrail.engines.conflicts import Refused
 from backtrail.engines.reserved_record import record, update
 from backtrail.engines.sqlite import SQLiteEngine
@@ -40,6 +40,7 @@ class SpooledSave(msgspec.Struct, frozen=True, array_like=True):
 
     expects: tuple[tuple[str, HeadKey | None], ...]  # by thread: the head that it builds on
     marks: tuple[Mark, ...]
+    rows: tuple[tuple[bytes, int, bytes], ...]  # branch, step, and the digest of everything in the row
 
 
 class SpooledLineage(msgspec.Struct, frozen=True):
@@ -102,7 +103,11 @@ class Spool:
         """Store a save; returns its bytes. `Refused` if the head of one of its threads is elsewhere in the spool."""
         engine, lineage = self.engine, commit.lineage
         written = weight(commit)
-        entry = SpooledSave(tuple((swap.thread, swap.expect) for swap in commit.swaps), tuple(commit.marks))
+        entry = SpooledSave(
+            tuple((swap.thread, swap.expect) for swap in commit.swaps),
+            tuple(commit.marks),
+            tuple((row.branch, row.step, _row_digest(row)) for row in commit.rows),
+        )
         body = msgspec.msgpack.encode(entry)
         for _ in limits.SPOOL_SAVE.attempts():
             heads = {head.thread: head for head in await engine.heads(lineage)}
@@ -165,10 +170,18 @@ class Spool:
             if _digest(row.payload) != row.digest:
                 raise Corrupt(f"the spool's journal of {lineage!r}, entry {row.step}", "its digest does not fit")
             entry = _ENTRY.decode(row.payload)
+            await self._check_rows(lineage, entry)
             for thread, expect in entry.expects:
                 found.bases.setdefault(thread, expect)
             found.marks.extend(entry.marks)
         return found
+
+    async def _check_rows(self, lineage: str, entry: SpooledSave) -> None:
+        """Raise `Corrupt` if a row is not as it was saved: it must not become the head of a thread that was intact."""
+        for branch, step, digest in entry.rows:
+            for row in await self.engine.rows(lineage, branch, step, step):
+                if _row_digest(row) != digest:
+                    raise Corrupt(f"a save of {lineage!r} in the spool, step {step}", "its digest does not fit")
 
     async def clear(self, lineage: str, journal: Head) -> bool:
         """Delete everything up to `journal`, which has been delivered; False if more was saved meanwhile."""
@@ -285,6 +298,10 @@ def _counted(journal: Head | None, lineage: str, written: int) -> Head:
 def _journal(lineage: str) -> bytes:
     """The id of the branch that holds a lineage's journal."""
     return hashlib.blake2b(f"{JOURNAL}{lineage}".encode(), digest_size=16).digest()
+
+
+def _row_digest(row: NewRow | Row) -> bytes:
+    return _digest(msgspec.msgpack.encode((row.id, row.meta, row.digest, row.root, row.payload)))
 
 
 def _digest(entry: bytes) -> bytes:

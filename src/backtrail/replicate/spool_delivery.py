@@ -34,11 +34,14 @@ class IfNobodyElseWrote(Rule):
 
     whole = False
 
-    def __init__(self, bases: Mapping[str, HeadKey | None]) -> None:
-        self._bases = bases
+    def __init__(self, bases: Mapping[str, HeadKey | None], side: LineageRecords) -> None:
+        self._bases, self._side = bases, side
 
-    def wins(self, theirs: Head, ours: Head, *, ours_seen: bool) -> bool:  # noqa: ARG002 - other rules need it
-        return self._bases[theirs.thread] == ours.key
+    def wins(self, theirs: Head, ours: Head, *, ours_seen: bool) -> bool:
+        # If the spool has the row at the thread's head, that is one of these saves, which had reached the side; unless
+        # all of them had, and somebody moved the head back.
+        continues = ours_seen and self._side.step(theirs.position) is None
+        return continues or self._bases[theirs.thread] == ours.key
 
     def begins(self, theirs: Head) -> bool:
         return self._bases[theirs.thread] is None
@@ -83,7 +86,7 @@ async def _deliver(
     ours = await LineageRecords.read(active, lineage, heads)
     theirs = await _records(spool, spooled, lineage, ours)
     await _check_bases(active, lineage, ours, theirs)
-    merged, rule = Merged(Copied()), IfNobodyElseWrote(spooled.bases)
+    merged, rule = Merged(Copied()), IfNobodyElseWrote(spooled.bases, ours)
     absorption = Absorption(active, spool.engine, lineage, codec, generation, rule, merged, sides)
     await absorption.decide(ours, theirs)
     await absorption.commit()

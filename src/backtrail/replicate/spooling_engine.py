@@ -295,13 +295,15 @@ class Spooled(DelegatingEngine, WritesInGenerations, SavesAdrift, Mirrored):
         try:
             written = await self._spool.put(commit)
         except Unavailable as error:
-            both = self.mirror.failover.both_unreachable()
-            raise Unavailable(f"{both}; and the spool cannot be used: {error}") from error
+            raise self._nothing_usable(error) from error
         self._spooled_lineages.add(commit.lineage)
         held = self._holdings
         since = time.time() if held.since is None else held.since
         self._holdings = Holdings(held.records + 1, held.bytes + written, since)
         self.mirror.spool = self._status()
+
+    def _nothing_usable(self, error: Unavailable) -> Unavailable:
+        return Unavailable(f"{self.mirror.failover.both_unreachable()}; and the spool cannot be used: {error}")
 
     def _check_base(self, commit: Commit) -> None:
         """Refuse a save that continues a branch from a step after which this process has already written to it: on the
@@ -358,7 +360,10 @@ class Spooled(DelegatingEngine, WritesInGenerations, SavesAdrift, Mirrored):
                 if self._closed:
                     raise
                 self._go_adrift(error)
-        found = await self._spool.answer("tip", thread)
+        try:
+            found = await self._spool.answer("tip", thread)
+        except Unavailable as error:
+            raise self._nothing_usable(error) from error
         if found is not NOTHING:
             # A spooled head is the one to build on, whichever process saved it.
             self._tips.put(thread, found, sure=True)

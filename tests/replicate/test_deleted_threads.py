@@ -1,0 +1,113 @@
+"""Tombstones: they tell a thread that was deleted from one that a side never had, and are cleared when that is over."""
+
+from __future__ import annotations
+
+import time
+from types import SimpleNamespace
+
+import msgspec
+import pytest
+
+from backtrail.engines.base import Head, next_version
+from backtrail.engines.coroutines import finish
+from backtrail.engines.memory import MemoryEngine
+from backtrail.errors import Corrupt
+from backtrail.replicate.deleted_threads import (
+    Deletions,
+    Fate,
+    Tombstone,
+    clear_tombstones,
+    fate,
+    find_deletions,
+    write_tombstone,
+)
+from backtrail.testing import sample_records
+
+OWN = sample_records.branch("t")
+
+
+def head(generation: int, changes: int = 1, owner: bytes = OWN.owner) -> Head:
+    version = next_version(changes - 1, generation)
+    return msgspec.structs.replace(sample_records.head(OWN, 1, version), owner=owner)
+
+
+def stones(side: MemoryEngine) -> int:
+    return len(finish(side.threads()))
+
+
+@pytest.mark.parametrize(
+    ("written", "own", "others", "seen", "expected"),
+    [
+        (head(1), None, 0, False, Fate.ALIVE),
+        (head(2), None, 1, False, Fate.ALIVE),
+        (head(2), None, 2, False, Fate.ALIVE),
+        (head(1), None, 2, False, Fate.OUSTED),
+        (head(1, 3), Tombstone(1, head(1, 3).version, "t"), 0, False, Fate.DEAD),
+        (head(1, 2), Tombstone(2, head(1, 3).version, "t"), 0, False, Fate.DEAD),  # it moved on before it was deleted
+        (head(2, 9), Tombstone(1, head(1, 3).version, "t"), 0, True, Fate.DEAD),
+        (head(2, 4), Tombstone(1, head(1, 3).version, "t"), 0, False, Fate.NEWER),
+        (head(1, 4), Tombstone(1, head(1, 3).version, "t"), 0, False, Fate.NEWER),
+        (head(1, 4), Tombstone(2, head(1, 3).version, "t"), 0, False, Fate.UNSEEN),
+        (head(1, 2), Tombstone(2, head(2, 9).version, "t"), 0, False, Fate.UNSEEN),  # by its number it would be older
+    ],
+)
+def test_the_fate_of_a_head(written: Head, own: Tombstone | None, others: int, seen: bool, expected: Fate) -> None:
+    assert fate(written, Deletions(own, others), seen=seen) is expected
+
+
+def test_a_tombstone_is_found_by_name_and_incarnation() -> None:
+    side = MemoryEngine()
+    finish(write_tombstone(side, head(1, 3), 1))
+    finish(write_tombstone(side, head(2, 1, b"another".ljust(16)), 3))
+    found = finish(find_deletions((side,), head(2)))
+    assert found == Deletions(Tombstone(1, head(1, 3).version, "t"), 3)
+    elsewhere = msgspec.structs.replace(head(1), thread="another name")
+    assert finish(find_deletions((side,), elsewhere)) == Deletions(None, 0)
+
+
+def test_of_several_tombstones_of_an_incarnation_the_newest_counts() -> None:
+    one, two = MemoryEngine(), MemoryEngine()
+    finish(write_tombstone(one, head(1, 5), 3))
+    finish(write_tombstone(one, head(1, 2), 1))  # an older one does not replace it
+    finish(write_tombstone(two, head(1, 4), 2))
+    assert stones(one) == 1
+    newest = Tombstone(3, head(1, 5).version, "t")
+    assert finish(find_deletions((one, two), head(1))).own == newest
+    finish(write_tombstone(two, head(1, 6), 4))
+    assert finish(find_deletions((one, two), head(1))).own == Tombstone(4, head(1, 6).version, "t")
+
+
+def test_a_tombstone_is_void_while_its_side_has_the_thread() -> None:
+    side = MemoryEngine()
+    finish(side.commit(sample_records.first(OWN)))
+    finish(write_tombstone(side, head(1), 1))
+    assert finish(find_deletions((side,), head(1))) == Deletions(None, 0)
+    assert finish(find_deletions((side,), head(1, 1, b"another".ljust(16)))) == Deletions(None, 0)
+
+
+def test_a_tombstone_is_cleared_when_it_is_old_and_neither_side_has_the_thread(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    side, other = MemoryEngine(), MemoryEngine()
+    finish(write_tombstone(side, head(1), 1))
+    finish(other.commit(sample_records.first(OWN)))
+    finish(clear_tombstones(side, other))
+    assert stones(side) == 1
+    later = time.time_ns() + 3601 * 10**9
+    monkeypatch.setattr("backtrail.replicate.deleted_threads.time", SimpleNamespace(time_ns=lambda: later))
+    finish(clear_tombstones(side, other))
+    assert stones(side) == 1  # the other side still has it
+    finish(clear_tombstones(side, MemoryEngine()))
+    assert stones(side) == 0
+
+
+def test_a_damaged_tombstone_is_damage_and_no_deletion() -> None:
+    side = MemoryEngine()
+    finish(write_tombstone(side, head(1), 1))
+    [stone] = finish(side.threads())
+    from backtrail.engines.base import Commit, Swap
+
+    damaged = msgspec.structs.replace(stone, note=b"\xc1", version=stone.version + 1)
+    finish(side.commit(Commit(stone.lineage, (Swap(stone.thread, stone.key, damaged),))))
+    with pytest.raises(Corrupt, match="tombstone"):
+        finish(find_deletions((side,), head(1)))

@@ -1,0 +1,337 @@
+"""Merging: the rules by which one lineage becomes equal on two sides, and nothing that was saved is lost."""
+
+from __future__ import annotations
+
+import uuid
+from typing import Any
+
+import pytest
+
+import backtrail
+from backtrail.engines.conflicts import Refused
+from backtrail.engines.coroutines import finish
+from backtrail.errors import Unavailable
+from backtrail.replicate.merge_rules import Apart, OursUnlessAhead, Outdated
+from fix_flaky import Flaky
+from fix_generations import Lifetime, Sides
+
+
+@pytest.fixture
+def sides() -> Sides:
+    return Sides()
+
+
+def common(sides: Sides, *messages: str, name: str = "t") -> None:
+    """Both sides have a thread with these messages."""
+    for message in messages:
+        sides.thread(sides.target, 1, name).append("messages", [message])
+    sides.merge(1, name)
+
+
+def said(*messages: str) -> dict[str, list[str]]:
+    return {"messages": list(messages)}
+
+
+# -- heads that win ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("side", ["target", "source"])
+def test_a_thread_that_one_side_never_had_is_adopted(sides: Sides, side: str) -> None:
+    thread = sides.thread(getattr(sides, side))
+    for n in range(5):
+        thread.append("messages", [n])
+    thread.save({"messages": [1], "large": "large " * 2000})
+    assert sides.merge() == []
+    assert sides.equal() == {"t": {"messages": [1], "large": "large " * 2000}}
+    assert sides.head(sides.source) == sides.head(sides.target)
+
+
+@pytest.mark.parametrize(("side", "generation"), [("target", 1), ("source", 1), ("target", 2), ("source", 2)])
+def test_the_head_of_a_side_that_only_went_on_is_adopted(sides: Sides, side: str, generation: int) -> None:
+    common(sides, "one")
+    sides.thread(getattr(sides, side), generation).append("messages", ["two"])
+    assert sides.merge(2) == []
+    assert sides.equal() == {"t": said("one", "two")}
+
+
+def test_a_rewind_is_adopted_and_loses_nothing(sides: Sides) -> None:
+    common(sides, "one", "two", "three")
+    sides.thread(sides.source, 2).rewind(1)
+    assert sides.merge(2) == []
+    assert sides.equal() == {"t": said("one")}
+    assert len(sides.thread(sides.target).history(all=True)) == 3
+
+
+def test_equal_sides_are_left_as_they_are(sides: Sides) -> None:
+    common(sides, "one")
+    nothing = Lifetime(0)
+    assert sides.merge(1, "t", None, nothing.side(sides.target), nothing.side(sides.source)) == []
+
+
+# -- heads that lose ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("newer", ["target", "source"])
+def test_of_two_heads_of_a_thread_that_of_the_newer_generation_counts_and_the_other_becomes_a_fork(
+    sides: Sides, newer: str
+) -> None:
+    common(sides, "one")
+    older = "source" if newer == "target" else "target"
+    sides.thread(getattr(sides, older), 1).append("messages", ["older"])
+    sides.thread(getattr(sides, newer), 2).append("messages", ["newer"])
+    assert sides.merge(2) == [("t", "t#diverged-1")]
+    assert sides.equal() == {"t": said("one", "newer"), "t#diverged-1": said("one", "older")}
+    fork, thread = sides.head(sides.target, "t#diverged-1"), sides.head(sides.target)
+    assert fork.owner != thread.owner
+    assert fork.lineage == thread.lineage
+    assert sides.merge(2) == []
+
+
+def test_a_head_that_loses_again_gets_the_next_free_name(sides: Sides) -> None:
+    common(sides, "one")
+    for generation in (2, 4):
+        sides.thread(sides.source, generation - 1).append("messages", [f"in {generation - 1}"])
+        sides.thread(sides.target, generation).append("messages", [f"in {generation}"])
+        sides.merge(generation)
+    assert [*sides.equal()] == ["t", "t#diverged-1", "t#diverged-2"]
+
+
+def test_the_other_of_two_threads_that_were_created_under_one_name_keeps_its_incarnation(sides: Sides) -> None:
+    sides.thread(sides.source, 1).append("messages", ["older"])
+    sides.thread(sides.target, 2).append("messages", ["newer"])
+    owner = sides.head(sides.source).owner
+    assert sides.merge(2) == [("t", "t#diverged-1")]
+    assert sides.equal() == {"t": said("newer"), "t#diverged-1": said("older")}
+    assert sides.head(sides.target, "t#diverged-1").owner == owner
+
+
+def test_two_stores_that_are_no_mirror_keep_the_head_of_the_target_unless_the_source_continued_it(
+    sides: Sides,
+) -> None:
+    sides.thread(sides.source, 2).append("messages", ["theirs"])
+    sides.thread(sides.target, 1).append("messages", ["ours"])
+    assert sides.merge(0, "t", OursUnlessAhead()) == [("t", "t#diverged-1")]
+    assert sides.equal() == {"t": said("ours"), "t#diverged-1": said("theirs")}
+    sides.thread(sides.source, 3).append("messages", ["went on"])
+    assert sides.merge(0, "t", OursUnlessAhead()) == []
+    assert sides.equal()["t"] == said("ours", "went on")
+
+
+# -- deletions ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("side", ["target", "source"])
+def test_a_thread_that_one_side_deleted_stays_deleted(sides: Sides, side: str) -> None:
+    common(sides, "one")
+    sides.delete(getattr(sides, side))
+    assert sides.merge() == []
+    assert sides.equal() == {}
+    assert finish(sides.target.branches("t")) == finish(sides.source.branches("t")) == []
+
+
+def test_a_deletion_that_was_not_made_has_no_effect(sides: Sides) -> None:
+    from backtrail.replicate.deleted_threads import write_tombstone
+
+    common(sides, "one")
+    finish(write_tombstone(sides.target, sides.head(sides.target), 1))
+    sides.thread(sides.target, 1).append("messages", ["two"])
+    assert sides.merge() == []
+    assert sides.equal() == {"t": said("one", "two")}
+
+
+@pytest.mark.parametrize("deleted", ["target", "source"])
+def test_a_save_of_a_newer_generation_that_the_deletion_could_not_know_keeps_the_name(
+    sides: Sides, deleted: str
+) -> None:
+    common(sides, "one")
+    other = sides.source if deleted == "target" else sides.target
+    sides.delete(getattr(sides, deleted), 1)
+    sides.thread(other, 2).append("messages", ["newer"])
+    assert sides.merge(2) == []
+    assert sides.equal() == {"t": said("one", "newer")}
+    assert [one.step for one in sides.thread(sides.target).history(all=True)] == [2]  # what was seen stays deleted
+
+
+@pytest.mark.parametrize("deleted", ["target", "source"])
+def test_a_save_of_an_older_generation_that_the_deletion_did_not_know_is_kept_under_another_name(
+    sides: Sides, deleted: str
+) -> None:
+    common(sides, "one")
+    other = sides.source if deleted == "target" else sides.target
+    sides.thread(other, 1).append("messages", ["older"])
+    sides.delete(getattr(sides, deleted), 2)
+    assert sides.merge(2) == [("t", "t#diverged-1")]
+    assert sides.equal() == {"t#diverged-1": said("one", "older")}
+
+
+def test_another_thread_of_a_name_that_was_deleted_in_a_newer_generation_is_kept_under_another_name(
+    sides: Sides,
+) -> None:
+    sides.thread(sides.source, 1).append("messages", ["older"])
+    sides.thread(sides.target, 2).append("messages", ["deleted"])
+    sides.delete(sides.target, 2)
+    assert sides.merge(2) == [("t", "t#diverged-1")]
+    assert sides.equal() == {"t#diverged-1": said("older")}
+
+
+def test_a_name_that_was_deleted_and_created_again_is_the_new_thread(sides: Sides) -> None:
+    common(sides, "old")
+    sides.delete(sides.target)
+    sides.thread(sides.target, 1).append("messages", ["new"])
+    assert sides.merge() == []
+    assert sides.equal() == {"t": said("new")}
+
+
+def test_forks_of_a_deleted_thread_keep_what_they_inherited(sides: Sides) -> None:
+    common(sides, "one", "two")
+    sides.thread(sides.target, 1).fork("f")
+    sides.merge()
+    sides.delete(sides.source)
+    assert sides.merge() == []
+    assert sides.equal() == {"f": said("one", "two")}
+
+
+# -- marks and duplicates ----------------------------------------------------------------------------------------------
+
+
+def test_of_two_annotations_of_a_checkpoint_the_later_one_counts(sides: Sides) -> None:
+    common(sides, "one", "two", "three")
+    sides.thread(sides.target, 1).annotate(1, label="earlier")
+    sides.thread(sides.source, 1).annotate(1, label="later")
+    sides.thread(sides.source, 1).annotate(2, label="only here")
+    assert sides.merge(1) == []
+    sides.equal()
+    assert [one.label for one in sides.thread(sides.target).history()] == ["later", "only here", None]
+
+
+@pytest.mark.parametrize("first", ["deleted", "annotated"])
+def test_a_deleted_checkpoint_stays_deleted_although_it_was_annotated_on_the_other_side(
+    sides: Sides, first: str
+) -> None:
+    common(sides, "one", "two", "three")
+    changes = [
+        lambda: sides.thread(sides.target, 1).delete(2),
+        lambda: sides.thread(sides.source, 1).annotate(2, label="said"),
+    ]
+    for change in changes if first == "deleted" else changes[::-1]:
+        change()
+    assert sides.merge(1) == []
+    sides.equal()
+    assert [one.step for one in sides.thread(sides.target).history(all=True)] == [1, 3]
+
+
+def test_a_save_that_was_repeated_on_the_other_side_counts_once(sides: Sides) -> None:
+    common(sides, "one")
+    id = str(uuid.uuid4())
+    sides.thread(sides.source, 1).append("messages", ["two"], id=id)
+    sides.thread(sides.target, 2).append("messages", ["two"], id=id)
+    assert sides.merge(2) == []
+    assert sides.equal() == {"t": said("one", "two")}
+    assert [one.id for one in sides.thread(sides.target).history(all=True)][1:] == [id]
+    assert sides.head(sides.target).count == 2
+
+
+def test_what_came_before_a_repeated_save_on_the_side_that_lost_is_kept(sides: Sides) -> None:
+    common(sides, "one")
+    id = str(uuid.uuid4())
+    sides.thread(sides.source, 1).append("messages", ["unshipped"])
+    sides.thread(sides.source, 1).append("messages", ["two"], id=id)
+    sides.thread(sides.target, 2).append("messages", ["two"], id=id)
+    assert sides.merge(2) == [("t", "t#diverged-1")]
+    assert sides.equal() == {"t": said("one", "two"), "t#diverged-1": said("one", "unshipped", "two")}
+    ids = [one.id for one in sides.thread(sides.target).history(all=True)]
+    assert len(ids) == len(set(ids))
+
+
+# -- refusals ----------------------------------------------------------------------------------------------------------
+
+
+def test_two_stores_that_continued_one_branch_are_left_as_they_are(sides: Sides) -> None:
+    common(sides, "one")
+    sides.thread(sides.target, 1).append("messages", ["here"])
+    sides.thread(sides.source, 1).append("messages", ["there"])
+    with pytest.raises(Apart, match="in both stores"):
+        sides.merge(1)
+    assert sides.thread(sides.target).load() == said("one", "here")
+    assert sides.thread(sides.source).load() == said("one", "there")
+
+
+def test_a_merge_in_a_generation_that_is_over_is_refused(sides: Sides) -> None:
+    common(sides, "one")
+    sides.thread(sides.source, 2).append("messages", ["newer"])
+    with pytest.raises(Outdated, match="generation 2"):
+        sides.merge(1)
+    assert sides.thread(sides.target).load() == said("one")
+
+
+def test_a_lineage_that_keeps_moving_is_given_up_for_now(sides: Sides) -> None:
+    common(sides, "one")
+
+    class Moving(Flaky):
+        """A side that is saved to before each commit."""
+
+        async def commit(self, commit: Any) -> None:
+            sides.thread(self.engine, 2).append("messages", ["again"])
+            await self.engine.commit(commit)
+
+    sides.thread(sides.source, 2).append("messages", ["two"])
+    with pytest.raises(Refused, match="kept moving"):
+        sides.merge(2, "t", None, Moving(sides.target), sides.source)
+
+
+# -- interruptions -----------------------------------------------------------------------------------------------------
+
+
+def built(kind: str) -> Sides:
+    """Two sides that differ in one way each."""
+    sides = Sides()
+    common(sides, "one", "two")
+    if kind == "diverged":
+        for n in range(3):
+            sides.thread(sides.source, 1).append("messages", [f"older {n}", "large " * 500])
+            sides.thread(sides.target, 2).append("messages", [f"newer {n}"])
+    elif kind == "created twice":
+        for n in range(3):
+            sides.thread(sides.source, 1, "t").fork(f"f{n}")
+            sides.thread(sides.target, 2, "t").fork(f"f{n}")
+            sides.thread(sides.target, 2, f"f{n}").append("messages", ["newer"])
+            sides.thread(sides.source, 1, f"f{n}").append("messages", ["older"])
+    elif kind == "deleted":
+        sides.thread(sides.target, 1).fork("f")
+        sides.merge()
+        sides.thread(sides.source, 1).append("messages", ["unseen"])
+        sides.delete(sides.target, 2)
+    else:
+        id = str(uuid.uuid4())
+        sides.thread(sides.source, 1).append("messages", ["three"], id=id)
+        sides.thread(sides.target, 2).append("messages", ["three"], id=id)
+        sides.thread(sides.source, 1).annotate(1, label="said")
+    return sides
+
+
+@pytest.mark.parametrize("rows", ["few", "many"])
+@pytest.mark.parametrize("kind", ["diverged", "created twice", "deleted", "repeated"])
+def test_a_merge_that_dies_after_any_change_and_is_made_again_ends_the_same(
+    kind: str, rows: str, request: pytest.FixtureRequest
+) -> None:
+    if rows == "many":
+        request.getfixturevalue("many_rows")
+    whole = built(kind)
+    whole.merge(2)
+    expected = whole.equal()
+    died = 0
+    for at in range(1, 30):
+        sides = built(kind)
+        process = Lifetime(at)
+        try:
+            sides.merge(2, "t", None, process.side(sides.target), process.side(sides.source))
+        except Unavailable:
+            died += 1
+            for side in (backtrail.open(sides.target), backtrail.open(sides.source)):
+                for info in side.threads():
+                    side.thread(info.id).load()  # no head stands on a row that has not come yet
+        sides.merge(2)
+        assert sides.equal() == expected
+        if process.left > 0:
+            break
+    assert died >= 2

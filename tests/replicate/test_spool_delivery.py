@@ -1,0 +1,284 @@
+"""Delivering a spool: each save arrives once, whoever delivers it and however often, or stays in the spool."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import backtrail
+from backtrail.engines.base import Commit, Drop, Engine, Swap
+from backtrail.engines.coroutines import finish
+from backtrail.engines.memory import MemoryEngine
+from backtrail.errors import Corrupt, Unavailable
+from backtrail.history.replication import MergeCodec
+from backtrail.replicate.deleted_threads import write_tombstone
+from backtrail.replicate.spool import FILE, Spool
+from backtrail.replicate.spool_delivery import Stranded, deliver
+from fix_flaky import Flaky
+from fix_generations import Lifetime, Sides
+
+NEVER: dict[str, Any] = {"health_every": 60.0, "failback_after": 60.0}  # nothing happens by itself
+
+
+class Adrift:
+    """A mirror of which both sides are away after a first save to "t", and whose saves go to a spool."""
+
+    def __init__(self, folder: Path) -> None:
+        self.sides = Flaky(MemoryEngine()), Flaky(MemoryEngine())
+        self.active: MemoryEngine = self.sides[0].engine  # type: ignore[assignment]
+        self.store = backtrail.open(self.sides[0], replica=self.sides[1], spool=folder, **NEVER)
+        self.thread = self.store.thread("t")
+        self.thread.append("messages", ["one"])
+        self.sides[0].up = self.sides[1].up = False
+        self.spool = Spool.open(folder, True)
+        self.codec = MergeCodec(self.store._core.context)  # type: ignore[arg-type]
+
+    def save(self, *messages: str) -> list[str]:
+        """Spool these messages; the ids of their checkpoints."""
+        return [self.thread.append("messages", [message]).id for message in messages]
+
+    def deliver(self, active: Engine | None = None, lineage: str = "t", generation: int = 1) -> list[tuple[str, str]]:
+        side = active or self.active
+        return finish(deliver(self.spool, lineage, side, [side], self.codec, generation)).diverged
+
+    def alone(self) -> backtrail.Store:
+        """What the active side has."""
+        store = backtrail.open(self.active)
+        assert not store.verify().problems
+        return store
+
+    def said(self, thread: str = "t") -> list[str]:
+        messages: list[str] = self.alone().thread(thread).load()["messages"]
+        return messages
+
+    def elsewhere(self) -> Any:
+        """The same thread for a process that reaches the active side."""
+        return Sides().thread(self.active, 1)
+
+    def left(self) -> int:
+        return finish(self.spool.survey()).records
+
+
+@pytest.fixture
+def adrift(tmp_path: Path) -> Iterator[Adrift]:
+    made = Adrift(tmp_path)
+    yield made
+    finish(made.spool.engine.close())
+
+
+def test_saves_arrive_in_order_and_leave_the_spool(adrift: Adrift) -> None:
+    ids = adrift.save("two", "three")
+    assert adrift.deliver() == []
+    assert adrift.said() == ["one", "two", "three"]
+    assert [one.id for one in adrift.alone().thread("t").history(all=True)][1:] == ids
+    assert adrift.left() == 0
+    assert finish(adrift.spool.engine.branches("t")) == []
+
+
+@pytest.mark.parametrize("rows", ["few", "many"])
+def test_a_delivery_that_dies_after_any_change_is_finished_by_another_process(
+    tmp_path: Path, rows: str, request: pytest.FixtureRequest
+) -> None:
+    if rows == "many":
+        request.getfixturevalue("many_rows")
+    died = 0
+    for at in range(1, 20):
+        adrift, process = Adrift(tmp_path / str(at)), Lifetime(at)
+        ids = adrift.save("two", "three", "four")
+        try:
+            assert adrift.deliver(process.side(adrift.active)) == []
+        except Unavailable:
+            died += 1
+        assert adrift.deliver() == []
+        assert adrift.said() == ["one", "two", "three", "four"]
+        assert [one.id for one in adrift.alone().thread("t").history(all=True)][1:] == ids
+        assert adrift.left() == 0
+        finish(adrift.spool.engine.close())
+        if process.left > 0:
+            break
+    assert died >= 1
+
+
+def test_two_processes_that_deliver_at_once_deliver_once(adrift: Adrift) -> None:
+    adrift.save("two", "three")
+
+    class Beside(Flaky):
+        """Another process delivers the same right before this one commits."""
+
+        async def commit(self, commit: Commit) -> None:
+            if not self.calls.count("delivered"):
+                self.calls.append("delivered")
+                assert adrift.deliver() == []
+            await self.engine.commit(commit)
+
+    assert adrift.deliver(Beside(adrift.active)) == []
+    assert adrift.said() == ["one", "two", "three"]
+    assert len(adrift.alone().thread("t").history(all=True)) == 3
+    assert adrift.deliver() == []
+
+
+def test_a_save_that_is_spooled_during_the_delivery_is_delivered_as_well(adrift: Adrift) -> None:
+    adrift.save("two")
+
+    class Beside(Flaky):
+        """A process that is still adrift saves meanwhile."""
+
+        async def commit(self, commit: Commit) -> None:
+            await self.engine.commit(commit)
+            if not self.calls.count("saved"):
+                self.calls.append("saved")
+                adrift.save("three")
+
+    assert adrift.deliver(Beside(adrift.active)) == []
+    assert adrift.said() == ["one", "two", "three"]
+    assert adrift.left() == 0
+
+
+def test_where_others_wrote_meanwhile_the_spooled_head_loses_and_is_kept(adrift: Adrift) -> None:
+    adrift.save("two", "three")
+    adrift.elsewhere().append("messages", ["somebody else's"])
+    assert adrift.deliver() == [("t", "t#diverged-1")]
+    assert adrift.said() == ["one", "somebody else's"]
+    assert adrift.said("t#diverged-1") == ["one", "two", "three"]
+
+
+def test_a_save_that_its_caller_has_repeated_elsewhere_is_not_made_again(adrift: Adrift) -> None:
+    [id] = adrift.save("two")
+    adrift.elsewhere().append("messages", ["somebody else's"])
+    adrift.elsewhere().append("messages", ["two"], id=id)
+    assert adrift.deliver() == []
+    assert adrift.said() == ["one", "somebody else's", "two"]
+    assert [one.id for one in adrift.alone().thread("t").history(all=True)].count(id) == 1
+    assert adrift.left() == 0
+
+
+def test_a_save_from_which_others_went_on_has_arrived(adrift: Adrift) -> None:
+    """Its answer was lost, and whoever read the thread then has saved to it."""
+    adrift.save("two")
+    head = finish(adrift.spool.engine.head("t"))
+    assert head is not None
+    before = finish(adrift.active.head("t"))
+    assert before is not None
+    process = Lifetime(1)
+    with pytest.raises(Unavailable):
+        adrift.deliver(process.side(adrift.active))
+    Sides().thread(adrift.active, 2).append("messages", ["went on"])
+    assert adrift.deliver(generation=2) == []
+    assert adrift.said() == ["one", "two", "went on"]
+    assert adrift.left() == 0
+
+
+def test_a_rewind_to_a_save_that_was_delivered_is_not_undone_by_a_second_delivery(adrift: Adrift) -> None:
+    adrift.save("two", "three")
+    with pytest.raises(Unavailable):
+        adrift.deliver(Lifetime(1).side(adrift.active))  # it dies before it has cleared the spool
+    adrift.elsewhere().rewind(2)
+    assert adrift.deliver() == []
+    assert adrift.said() == ["one", "two"]
+    assert len(adrift.alone().thread("t").history(all=True)) == 3
+
+
+def test_saves_of_an_older_generation_are_delivered_one_after_the_other(adrift: Adrift) -> None:
+    adrift.save("two")
+    side = Lifetime(1).side(adrift.active)
+    with pytest.raises(Unavailable):
+        adrift.deliver(side, generation=2)
+    adrift.save("three")
+    assert adrift.deliver(generation=2) == []
+    assert adrift.said() == ["one", "two", "three"]
+
+
+def test_what_builds_on_a_row_that_is_not_there_stays_in_the_spool(adrift: Adrift) -> None:
+    adrift.save("two")
+    other = adrift.store.thread("other")
+    other.append("messages", ["a thread of its own"])
+    empty = MemoryEngine()
+    with pytest.raises(Stranded, match="stays in the spool"):
+        adrift.deliver(empty)
+    assert finish(empty.heads("t")) == []
+    assert adrift.left() == 2
+    assert adrift.deliver(empty, "other") == []  # which does not wait for it
+    assert backtrail.open(empty).thread("other").load() == {"messages": ["a thread of its own"]}
+    assert adrift.deliver() == []
+    assert adrift.said() == ["one", "two"]
+
+
+def test_what_builds_on_a_row_whose_body_was_freed_stays_in_the_spool(adrift: Adrift) -> None:
+    head = finish(adrift.active.head("t"))
+    assert head is not None
+    adrift.save("two")
+    finish(adrift.active.drop(Drop("t", [("t", head.key)], bodies=[head.position])))
+    with pytest.raises(Stranded, match="step 1"):
+        adrift.deliver()
+    assert adrift.left() == 1
+
+
+def delete(adrift: Adrift, name: str = "t", generation: int = 1) -> None:
+    """Delete a thread as a mirror does while the other side is away: its rows are not freed."""
+    head = finish(adrift.active.head(name))
+    assert head is not None
+    finish(write_tombstone(adrift.active, head, generation))
+    finish(adrift.active.commit(Commit(head.lineage, (Swap(name, head.key, None),))))
+
+
+def test_what_was_saved_to_a_thread_that_others_deleted_is_kept_under_another_name(adrift: Adrift) -> None:
+    adrift.save("two")
+    delete(adrift)
+    assert adrift.deliver() == [("t", "t#diverged-1")]
+    assert [info.id for info in adrift.alone().threads()] == ["t#diverged-1"]
+    assert adrift.said("t#diverged-1") == ["one", "two"]
+
+
+def test_a_thread_of_the_spool_that_was_delivered_and_then_deleted_is_not_made_anew(adrift: Adrift) -> None:
+    adrift.store.thread("new").append("messages", ["in the spool"])
+    process = Lifetime(1)
+    with pytest.raises(Unavailable):
+        adrift.deliver(process.side(adrift.active), "new")
+    delete(adrift, "new")
+    assert adrift.deliver(lineage="new") == []
+    assert finish(adrift.active.head("new")) is None
+    assert adrift.left() == 0
+
+
+def test_a_name_that_others_gave_to_another_thread_is_left_to_that(adrift: Adrift) -> None:
+    adrift.store.thread("new").append("messages", ["in the spool"])
+    Sides().thread(adrift.active, 1, "new").append("messages", ["somebody else's"])
+    assert adrift.deliver(lineage="new") == [("new", "new#diverged-1")]
+    assert adrift.said("new") == ["somebody else's"]
+    assert adrift.said("new#diverged-1") == ["in the spool"]
+
+
+def test_an_annotation_arrives_on_the_row_that_it_was_made_for(adrift: Adrift) -> None:
+    new = adrift.store.thread("new")
+    first = new.append("messages", ["one"])
+    new.append("messages", ["two"])
+    new.annotate(first.id, label="said in the spool")
+    assert adrift.deliver(lineage="new") == []
+    assert [one.label for one in adrift.alone().thread("new").history()] == ["said in the spool", None]
+
+
+@pytest.mark.parametrize("what", ["a row", "the journal"])
+def test_what_is_damaged_in_the_spool_is_not_delivered(adrift: Adrift, tmp_path: Path, what: str) -> None:
+    adrift.save("two")
+    column, order = ("meta", "min") if what == "a row" else ("payload", "max")
+    with sqlite3.connect(tmp_path / FILE) as damage:
+        table = "steps" if what == "a row" else _table_with(damage, column)
+        damage.execute(
+            f"UPDATE {table} SET {column} = CAST(x'00' || {column} AS BLOB) "
+            f"WHERE pos = (SELECT {order}(pos) FROM {table})"
+        )
+    damage.close()
+    with pytest.raises(Corrupt, match="digest"):
+        adrift.deliver()
+    assert adrift.said() == ["one"]
+    assert adrift.left() == 1
+
+
+def _table_with(database: sqlite3.Connection, column: str) -> str:
+    tables = [name for (name,) in database.execute("SELECT name FROM sqlite_master WHERE type = 'table'")]
+    [found] = [name for name in tables if column in {row[1] for row in database.execute(f"PRAGMA table_info({name})")}]
+    return str(found)
