@@ -168,7 +168,7 @@ def test_sync_makes_two_stores_equal(run: Run, store_dir: Path) -> None:
     with backtrail.open(store_dir / "backtrail.db") as first:
         first.thread("talk").annotate(2, label="said here")
     synced = run("sync", "backtrail.db", "second.db", "--json").data
-    assert synced["diverged"] == []
+    assert synced["diverged"] == {}
     assert "said here" in run("log", "talk", "-s", "second.db").out
     assert "only there" in run("threads").out
     assert run("sync", "backtrail.db", "second.db", "--json").data["records"] == 0

@@ -96,10 +96,10 @@ def test_a_schema_that_changes_while_a_store_is_open_is_found_by_its_next_connec
 
 
 def test_a_spool_is_checked_like_any_store(tmp_path: Path) -> None:
-    step(Spool.open(tmp_path).engine.close())
+    step(Spool.open(tmp_path, blocking=True).engine.close())
     change(tmp_path / FILE, STRANGE["a trigger that empties the store"][0])
     with pytest.raises(UnsupportedFormat, match="empties"):
-        Spool.open(tmp_path)
+        Spool.open(tmp_path, blocking=True)
 
 
 def test_what_analyze_leaves_is_allowed(path: Path) -> None:

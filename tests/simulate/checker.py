@@ -115,6 +115,10 @@ def _errors(plan: Plan, ledger: Ledger) -> Iterator[Failure]:
 
 def _may_be_deleted(ledger: Ledger, save: Call) -> bool:
     """True if somebody deleted the checkpoint of a save, or pruned it, or may have."""
+    later = [one for one in ledger.calls if one.thread == save.thread and not one.over_before(save.begun)]
+    kinds = {one.kind for one in later if not one.did_nothing}
+    if kinds & {"undo", "rewind"} and kinds & {"delete", "delete_at"}:
+        return True  # what was undone goes with the thread
     for call in ledger.calls:
         if call.kind in ("delete", "delete_at") and call.thread == save.thread:
             if any(save.id in known for known in call.known):
@@ -224,13 +228,13 @@ def _deleted_checkpoints(ledger: Ledger, sides: Sides) -> Iterator[Failure]:
         for save in ledger.all(*SAVES):
             if save.id not in gone or not save.over_before(call.begun):
                 continue
+            if any(sides.heads[name] == save.id for name in sides.of(save.thread)):
+                continue  # a head that stands on it, because of a move on the other side, restores it
             for name in sides.of(save.thread):
-                if name in call.beside or (call.kind == "prune" and sides.heads[name] == save.id):
-                    continue
-                if save.id in sides.ids(name):
-                    at_it = sides.heads[name] == save.id
-                    kind = "a thread is at a deleted checkpoint" if at_it else "a deleted checkpoint is back"
-                    yield Failure(kind, f"{call}: {str(save.id)[-6:]} ({save}) is in {name!r}")
+                if name not in call.beside and save.id in sides.ids(name):
+                    yield Failure(
+                        "a deleted checkpoint is back", f"{call}: {str(save.id)[-6:]} ({save}) is in {name!r}"
+                    )
 
 
 def _annotations(ledger: Ledger, sides: Sides) -> Iterator[Failure]:

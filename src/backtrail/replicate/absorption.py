@@ -186,6 +186,7 @@ class Absorption:
         owner, count = (os.urandom(16), 0) if alive else (head.owner, head.count)
         self._final[name] = self._codec.rewrite(head, version=version, count=count, name=name, owner=owner)
         self._diverged.append((head.thread, name))
+        self._union.delete_repeated(head.owner, lost.here, lost.there)
 
     async def _free_name(self, thread: str) -> str:
         number = 1

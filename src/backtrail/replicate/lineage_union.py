@@ -98,6 +98,18 @@ class LineageUnion:
                     if number > inherited.get(id, 0) and not self._is_deleted(id, step):
                         self.marks[id, number] = self._codec.mark_deleted(id, step, duplicate=False)
 
+    def delete_repeated(self, owner: bytes, here: LineageRecords, there: LineageRecords) -> None:
+        """Delete the checkpoints of a thread `here` that were repeated `there`, by another one, and deleted."""
+        deleted = {
+            step.id
+            for id, steps in there.steps.items()
+            for step in steps.values()
+            if (facts := self._codec.mark_facts(id, step)) is not None and facts.deleted
+        }
+        for at, step in self.own_rows(owner).items():
+            if step.id in deleted and here.step(at) is not None and not self._is_deleted(at[0], step):
+                self.marks[at] = self._codec.mark_deleted(at[0], step, duplicate=False)
+
     def has_unique(
         self, head: Head, here: LineageRecords, there: LineageRecords, *, same: bool, end: Fate, owners: set[bytes]
     ) -> bool:

@@ -69,8 +69,9 @@ class OursUnlessAhead(Rule):
         return ours_seen and _is_newer(theirs, ours)
 
 
-def _is_newer(one: Head, other: Head) -> bool:
-    """True if a head is newer than another of the same name. Two threads have the same number of changes by chance."""
-    if one.owner != other.owner:
-        return generation_of(one.version) > generation_of(other.version)
-    return one.version > other.version
+def _is_newer(theirs: Head, ours: Head) -> bool:
+    """True if the source's head is newer than the target's. Of two threads of one name, only generations tell: the
+    number of changes is chance. One that was never mirrored keeps its name."""
+    if theirs.owner != ours.owner:
+        return generation_of(theirs.version) > generation_of(ours.version) > 0
+    return theirs.version > ours.version
