@@ -112,7 +112,7 @@ def test_what_a_process_had_spooled_when_it_was_killed_is_delivered_by_the_next(
         lines += child.read(1)
     for side in (primary, replica):
         side.hurt("killed")
-    spool = Spool.open(tmp_path / "spool")
+    spool = Spool.open(tmp_path / "spool", blocking=True)
     while finish(spool.survey()).records < 20:
         lines += child.read(64)
     lines += child.kill()
