@@ -199,14 +199,11 @@ class Absorption:
 
     def _counted(self, head: Head) -> Head:
         """A head that counts its checkpoints of both sides. It stays as it is if the side that it came from has them
-        all, with the same marks."""
-        ours, theirs = self._ours.heads.get(head.thread), self._theirs.heads.get(head.thread)
-        if ours is not None and ours == theirs:
-            return head
-        sides = [side for side, known in ((self._ours, ours), (self._theirs, theirs)) if known == head]
+        all, with the same marks; both, if they have the same head: one may have more rows of it under another name."""
+        sides = [side for side in (self._ours, self._theirs) if side.heads.get(head.thread) == head]
         current = not self._rule.renews or generation_of(head.version) >= self._generation
         rows = self._union.own_rows(head.owner)
-        if current and sides and all(sides[0].step(at) == step for at, step in rows.items()):
+        if current and sides and all(side.step(at) == step for side in sides for at, step in rows.items()):
             return head
         count = self._union.count(head)
         if not sides and count == head.count:

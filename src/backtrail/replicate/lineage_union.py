@@ -24,6 +24,9 @@ class LineageUnion:
         self.branches: dict[bytes, Branch] = {**theirs.branches, **ours.branches}
         self.marks: dict[Position, Mark] = {}
         self._codec = codec
+        self._by_owner: dict[bytes, list[bytes]] = {}
+        for branch in self.branches.values():
+            self._by_owner.setdefault(branch.owner, []).append(branch.id)
         for id in ours.steps.keys() & theirs.steps.keys():
             for number in ours.steps[id].keys() & theirs.steps[id].keys():
                 one, two = ours.steps[id][number], theirs.steps[id][number]
@@ -45,11 +48,10 @@ class LineageUnion:
     def own_rows(self, owner: bytes) -> dict[Position, Step]:
         """The rows that this incarnation of a thread wrote, with the marks that count."""
         found: dict[Position, Step] = {}
-        for id, branch in self.branches.items():
-            if branch.owner == owner:
-                for number, step in {**self.theirs.steps.get(id, {}), **self.ours.steps.get(id, {})}.items():
-                    mark = self.marks.get((id, number))
-                    found[id, number] = step if mark is None else step._replace(mark=mark.data)
+        for id in self._by_owner.get(owner, ()):
+            for number, step in {**self.theirs.steps.get(id, {}), **self.ours.steps.get(id, {})}.items():
+                mark = self.marks.get((id, number))
+                found[id, number] = step if mark is None else step._replace(mark=mark.data)
         return found
 
     def count(self, head: Head) -> int:
