@@ -89,6 +89,7 @@ class Absorption:
                 await self._decide_theirs(head)
         for lost in self._lost:
             await self._keep(lost)
+        self._separate_owners()
         for owner, there in self._ended:
             self._union.delete_seen(owner, there, self._threads())
         for thread, head in self._final.items():
@@ -187,6 +188,17 @@ class Absorption:
         self._final[name] = self._codec.rewrite(head, version=version, count=count, name=name, owner=owner)
         self._diverged.append((head.thread, name))
         self._union.delete_repeated(head.owner, lost.here, lost.there)
+
+    def _separate_owners(self) -> None:
+        """Make forks of all heads but the newest of an incarnation. One side may have given it another name, while the
+        other one continued it under its own: then each of the two would count the rows of both."""
+        owners: set[bytes] = set()
+        for head in sorted(self._threads(), key=lambda one: one.version, reverse=True):
+            if head.owner in owners:
+                version, owner = next_version(head.version, self._generation), os.urandom(16)
+                fork = self._codec.rewrite(head, version=version, count=0, name=head.thread, owner=owner)
+                self._final[head.thread] = fork
+            owners.add(head.owner)
 
     async def _free_name(self, thread: str) -> str:
         number = 1
