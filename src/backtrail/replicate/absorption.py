@@ -273,7 +273,8 @@ class Absorption:
         if lacking:
             await copy_blobs(source, target, self._lineage, self._merged.copied)
         hold = {head.position for head in (*has.heads.values(), *lacks.heads.values())}
-        held = await copy_rows(source, target, self._lineage, lacking, lacks.branches, hold, self._merged.copied)
+        copied = self._merged.copied
+        held = await copy_rows(source, target, self._lineage, lacking, lacks.branches, hold, copied, has)
         new = {(branch.id, number) for branch, numbers in lacking.items() for number in numbers}
         marks = {(mark.branch, mark.step): mark for mark in held.marks}
         for at, mark in self._union.marks.items():

@@ -49,6 +49,8 @@ async def fast_forward(
             return False
         rows += [new_row(new.branch, row) for row in found]
         marks += [Mark(new.branch, row.step, row.mark) for row in found if row.mark is not None]
+    if marks and {head.thread: head for head in await active.heads(lineage)} != ours:
+        return False  # they may have been made after the heads that are shipped
     contents = await active.blobs(lineage, list(blobs)) if blobs else {}
     swaps = [Swap(new.thread, None if old is None else old.key, new) for old, new in moved]
     if swaps or contents:

@@ -92,10 +92,11 @@ async def copy_rows(
     known: Collection[bytes],
     hold: Collection[Position],
     copied: Copied,
+    records: LineageRecords | None = None,
 ) -> Held:
     """Copy the rows that the target lacks, by branch, with their marks; returns those that are held back. `known`: the
-    branches that the target has. `hold`: positions of heads, which are held back besides the last row of each
-    branch."""
+    branches that the target has. `hold`: positions of heads, which are held back besides the last row of each branch.
+    `records`: the marks as they were with the heads that are copied; a row may have got another one since."""
     held = Held([], [], [])
     few = sum(map(len, lacking.values())) <= _ROWS  # all of them come with the heads, unless they are large
     weight = 0
@@ -108,6 +109,8 @@ async def copy_rows(
             rows = [row for row in found if row.step in wanted]
             if len(rows) < len(wanted):
                 raise _moved(lineage)  # a sweep has removed some since they were counted
+            if records is not None:
+                rows = [row._replace(mark=records.steps[branch.id][row.step].mark) for row in rows]
             batch: list[Row] = []
             for row in rows:
                 weight += len(row.root) + len(row.payload)
