@@ -79,6 +79,7 @@ def hold(primary: str, replica: str, mode: Any, seconds: float, folder: Path) ->
         report([played.play_plan(held(setup, SEED, ONE_SIDE_EACH))])
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize(("primary", "replica"), PAIRS[:2])
 def test_one_sees_only_the_primary_one_only_the_replica_one_neither_and_then_all_is_one(
