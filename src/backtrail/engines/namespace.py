@@ -14,7 +14,7 @@ import msgspec
 
 from backtrail.engines.base import Branch, Commit, Drop, Engine, Fence, Head, Lease, Row, Step, Swap, Taken
 from backtrail.engines.capabilities import SavesAdrift, capability
-from backtrail.engines.reserved_names import NAMESPACE_END, RESERVED, is_reserved
+from backtrail.engines.reserved_names import NAMESPACE_END, RESERVED
 from backtrail.errors import InvalidInput
 
 MAX_NAMESPACE = 64
@@ -66,14 +66,6 @@ def without_namespace(engine: Engine) -> Engine:
     return engine if room is None else room.inner
 
 
-def head_in_namespace(engine: Engine, head: Head) -> Head | None:
-    """A head of `without_namespace(engine)` under the name it has in `engine`; None if it is in another namespace or
-    reserved."""
-    room = capability(engine, NamespaceEngine)
-    found = head if room is None else room.own_head(head)
-    return None if found is None or is_reserved(found.thread) else found
-
-
 class NamespaceEngine(Engine):
     """One namespace of an engine."""
 
@@ -97,10 +89,6 @@ class NamespaceEngine(Engine):
 
     def _cut_prefix_of_tip(self, found: tuple[Head, Row | None] | None) -> tuple[Head, Row | None] | None:
         return None if found is None else (self._cut_prefix(found[0]), found[1])
-
-    def own_head(self, head: Head) -> Head | None:
-        """A head of the inner engine under its name in this namespace; None if it is in another one."""
-        return self._cut_prefix(head) if head.thread.startswith(self._prefix) else None
 
     # -- writing ------------------------------------------------------------------------------------------------------
 
