@@ -65,8 +65,14 @@ async def _load(thread: ThreadHandle[S], at: Any, as_: Any) -> Any:
     wanted = as_ or thread.type
     values = thread.values if as_ is None else Values(thread.values.types.with_type(as_))
     head, id, position, row = await _read_row(thread, at)
-    reader = StateReader(thread.context, head.lineage, values, _subject(thread, id))
-    root = await reader.root(*position, row.root, deep=False)
+    caches = thread.context.caches
+    reader = StateReader(thread.context, head.lineage, values, _subject(thread, id), caches.rows)
+    tip = caches.tips.peek(thread.id) if position == head.position else None
+    if tip is not None and tip.head == head:  # then its root is in memory already, with all pages
+        root = tip.root
+        reader.begin(describe_row(*position))
+    else:
+        root = await reader.root(*position, row.root, deep=False)
     state = await reader.value(root.tree)
     if position == head.position:
         _remember_tip(thread, head, row, root)

@@ -416,4 +416,6 @@ async def plan_row(thread: ThreadHandle[S], request: SaveRequest, base: RowBase)
 async def _read_lists(thread: ThreadHandle[S], base: RowBase) -> None:
     base.lists = {}
     if base.root is not None:
-        base.lists = await StateReader(thread.context, base.lineage, thread.values).known_lists(base.root.tree)
+        context = thread.context
+        reader = StateReader(context, base.lineage, thread.values, cache=context.caches.rows)
+        base.lists = await reader.known_lists(base.root.tree)

@@ -24,6 +24,7 @@ from backtrail.encode.row_format import Inline, ListNode, Node, Page, Piece, Roo
 from backtrail.encode.values import Values
 from backtrail.errors import Corrupt, InvalidInput
 from backtrail.history.context import Context
+from backtrail.history.row_cache import RowCache
 from backtrail.history.zstd_dictionary import with_dictionaries
 
 _TIMES = 4  # reads of one page while two states are compared; more is a tree that names its pages again and again
@@ -34,11 +35,17 @@ class StateReader:
     """Reads states of one lineage. Fetched rows are kept until the reader is discarded."""
 
     def __init__(
-        self, context: Context, lineage: str, values: Values | None = None, subject: Where | None = None
+        self,
+        context: Context,
+        lineage: str,
+        values: Values | None = None,
+        subject: Where | None = None,
+        cache: RowCache | None = None,
     ) -> None:
         self._context = context
         self._lineage = lineage
         self._subject = subject  # what is read, for messages
+        self._cache = cache  # where rows are looked for first; None for whoever checks what is stored
         self._meter = Meter(context.budget, time.monotonic)
         self._values = (values or context.values).metered(self._meter)
         self._pages_read: dict[Page, int] = {}
@@ -227,9 +234,28 @@ class StateReader:
         ranges: RowRanges = self._rows.missing(merge_spans(spans))
         for branch, pairs in ranges.items():
             for first, last in pairs:
-                rows = await self._context.engine.payloads(self._lineage, branch, first, last)
-                steps, frames = [step for step, _ in rows], [frame for _, frame in rows]
-                self._rows.add(branch, steps, await self._bare(branch, steps, frames))
+                if self._cache is None:
+                    await self._fetch_rows(branch, first, last)
+                else:
+                    await self._fetch_through(self._cache, branch, first, last)
+
+    async def _fetch_through(self, cache: RowCache, branch: bytes, first: int, last: int) -> None:
+        """Take the rows from the cache, and fetch those behind them."""
+        known = cache.find(branch, first, last)
+        rest = first + len(known)
+        if known:
+            self._rows.add(branch, range(first, rest), known)
+        if rest <= last:
+            frames = await self._fetch_rows(branch, rest, last)
+            if len(frames) == last + 1 - rest:  # else rows are missing, which the assembler reports
+                cache.add(branch, rest, frames)
+
+    async def _fetch_rows(self, branch: bytes, first: int, last: int) -> Sequence[bytes]:
+        rows = await self._context.engine.payloads(self._lineage, branch, first, last)
+        steps, frames = [step for step, _ in rows], [frame for _, frame in rows]
+        bare = await self._bare(branch, steps, frames)
+        self._rows.add(branch, steps, bare)
+        return bare
 
     async def _bare(self, branch: bytes, steps: list[int], frames: list[bytes]) -> Sequence[bytes]:
         """The frames of payloads, checked and opened."""
