@@ -96,7 +96,9 @@ def test_the_newest_page_of_a_namespace_costs_a_page_however_many_threads_it_and
     newest = [f"t{number:05}" for number in range(199, -1, -1)]
     assert [head.thread for head in pages["the newest"]()] == newest[:10]
     assert [head.thread for head in pages["of a kind"]()] == ["t00195", "t00190", "t00185"]
-    assert [head.thread for head in pages["a page in the middle"]()] == [f"t{number:05}" for number in range(99, 89, -1)]
+    assert [head.thread for head in pages["a page in the middle"]()] == [
+        f"t{number:05}" for number in range(99, 89, -1)
+    ]
     before = {name: work(engine, page) for name, page in pages.items()}
     begin(other, range(5000, 6000))
     begin(one, range(200, 2000))
