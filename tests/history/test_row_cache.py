@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 import backtrail
+from backtrail.encode.frame import BEFORE, BEHIND
 from backtrail.engines.base import Engine
 from backtrail.history import row_cache
 from backtrail.history.row_cache import RowCache
@@ -94,6 +95,28 @@ def test_a_thread_that_was_deleted_and_begun_again_has_its_new_state(tmp_path: P
             store.thread("t").load()
         other.thread("t").save({"log": [say(number) for number in range(50, 60)]})
         assert store.thread("t").load() == {"log": [say(number) for number in range(50, 60)]}
+
+
+def test_a_cached_row_that_no_longer_makes_sense_is_read_again(tmp_path: Path) -> None:
+    """As one that a sweep had emptied when it was cached, and that a replica has brought back since."""
+    state = {"log": [say(number) for number in range(9)]}
+    with (
+        backtrail.open(tmp_path / "s.db", durability="normal") as store,
+        backtrail.open(tmp_path / "s.db", durability="normal") as other,
+    ):
+        for message in state["log"]:
+            other.thread("t").append("log", [message])
+        store.thread("t").load()
+        rows = store._core.context.caches.rows
+        branch, (run, _) = next(iter(rows._runs._entries.items()))
+        run.frames[3] = BEFORE + BEHIND
+        assert store.thread("t").load() == state
+        assert rows.find(branch, 4, 4)[0] != BEFORE + BEHIND
+        run = rows._runs.peek(branch)
+        run.frames[3] = BEFORE + BEHIND
+        other.thread("t").append("log", [say(9)])
+        store.thread("t").save({"log": [*state["log"], say(9), say(10)]})  # compares, and therefore reads
+        assert len(store.thread("t").load()["log"]) == 11
 
 
 def test_a_run_is_continued_and_anything_else_replaces_it() -> None:

@@ -42,6 +42,11 @@ class RowCache(ForkSafe):
     def __len__(self) -> int:
         return len(self._runs)
 
+    def clear(self) -> None:
+        """Forget everything."""
+        with self._lock:
+            self._runs.clear()
+
     def find(self, branch: bytes, first: int, last: int) -> Sequence[bytes]:
         """The payloads of the rows from `first` on, up to `last` or to the first one that is not cached."""
         with self._lock:

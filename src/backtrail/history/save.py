@@ -45,8 +45,9 @@ from backtrail.history.records import (
 )
 from backtrail.history.resolve import resolve, whole_id
 from backtrail.history.retry import attempts, repeat_while_moving
+from backtrail.history.row_cache import RowCache
 from backtrail.history.save_arguments import NO_FACTS, Facts, OnConflict
-from backtrail.history.state_reader import StateReader
+from backtrail.history.state_reader import StateReader, through_cache
 from backtrail.history.thread_handle import S, ThreadHandle
 from backtrail.history.validation import check_name, check_names
 from backtrail.model import Checkpoint
@@ -416,6 +417,9 @@ async def plan_row(thread: ThreadHandle[S], request: SaveRequest, base: RowBase)
 async def _read_lists(thread: ThreadHandle[S], base: RowBase) -> None:
     base.lists = {}
     if base.root is not None:
-        context = thread.context
-        reader = StateReader(context, base.lineage, thread.values, cache=context.caches.rows)
-        base.lists = await reader.known_lists(base.root.tree)
+        context, tree = thread.context, base.root.tree
+
+        async def read(rows: RowCache) -> KnownLists:
+            return await StateReader(context, base.lineage, thread.values, cache=rows).known_lists(tree)
+
+        base.lists = await through_cache(context, read)

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Container, Iterable, Sequence
-from typing import Any
+from collections.abc import Awaitable, Callable, Container, Iterable, Sequence
+from typing import Any, TypeVar
 
 from backtrail.encode.assemble import (
     Assembler,
@@ -27,6 +27,7 @@ from backtrail.history.context import Context
 from backtrail.history.row_cache import RowCache
 from backtrail.history.zstd_dictionary import with_dictionaries
 
+R = TypeVar("R")
 _TIMES = 4  # reads of one page while two states are compared; more is a tree that names its pages again and again
 _TWICE = "a page is named more often than a tree does it"
 
@@ -278,6 +279,19 @@ class StateReader:
             if not self._context.frames.is_named(data, id):
                 raise Corrupt(f"blob {id.hex()}", "its content does not match its name")
             self._blobs[id] = data
+
+
+async def through_cache(context: Context, read: Callable[[RowCache], Awaitable[R]]) -> R:
+    """Read with the cached rows. If what they hold makes no sense, they are forgotten and it is read again: a row that
+    a sweep had emptied when it was cached may be whole again, by a repair or from a replica."""
+    rows = context.caches.rows
+    try:
+        return await read(rows)
+    except Corrupt:
+        if not len(rows):
+            raise
+        rows.clear()
+        return await read(rows)
 
 
 def _lists_in(tree: Tree, path: tuple[str, ...]) -> Iterable[tuple[tuple[str, ...], ListNode]]:
