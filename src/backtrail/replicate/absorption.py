@@ -106,7 +106,7 @@ class Absorption:
         if here is self._theirs:
             end = self._rule.fate(head, await find_deletions(self._sides, head), seen=seen)
         else:
-            end = fate(head, await find_deletions((self._source,), head), seen=seen)
+            end = fate(head, await find_deletions((self._target, self._source), head), seen=seen)
         if end in (Fate.NEWER, Fate.UNSEEN):
             self._ended.append((head.owner, there))
         return end

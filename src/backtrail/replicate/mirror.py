@@ -228,7 +228,10 @@ class Mirror(DelegatingEngine, WritesInGenerations, Mirrored):
         standing = await self._start()
         if not self.may_drop:
             raise Deferred(drop.lineage)
-        follower = self.sides[standing.follower]
+        active, follower = self.sides[standing.active], self.sides[standing.follower]
+        heads = await self._ask("heads", drop.lineage)
+        if {(head.thread, head.key) for head in heads} != {*drop.expect} or standing is not self.failover.standing:
+            raise _look_again(drop.lineage)  # the sweep was planned on the other side, before that became the follower
         try:
             try:
                 await follower.drop(drop)
@@ -241,7 +244,7 @@ class Mirror(DelegatingEngine, WritesInGenerations, Mirrored):
         except Refused as error:
             raise Deferred(drop.lineage) from error
         try:
-            await self.sides[standing.active].drop(drop)
+            await active.drop(drop)
         except Unavailable as error:
             await self._leave(standing.active, error)
             raise _look_again(drop.lineage) from error
