@@ -7,7 +7,7 @@ from typing import TypeVar
 import msgspec
 
 from backtrail.encode.seal import refuse_sealed
-from backtrail.engines.base import Head, Mark, Step
+from backtrail.engines.base import Head, Mark, Position, Step
 from backtrail.engines.capabilities import capability
 from backtrail.engines.conflicts import refusals_as_conflicts
 from backtrail.engines.namespace import in_namespace_of, without_namespace
@@ -16,7 +16,7 @@ from backtrail.engines.reserved_record import swap
 from backtrail.errors import InvalidInput, Unavailable
 from backtrail.history.context import Context
 from backtrail.history.keyring import RING, share_ring
-from backtrail.history.records import MarkBody, now_micros, open_mark, open_note, read_step, seal_mark, with_note
+from backtrail.history.records import MarkBody, Meta, now_micros, open_mark, open_note, read_step, seal_mark, with_note
 from backtrail.replicate import concurrency, role_record
 from backtrail.replicate.head_comparison import differing
 from backtrail.replicate.lineage_copy import Copied, Progress
@@ -64,20 +64,28 @@ class MergeCodec:
         mark = open_mark(self._context.frames, branch, step.step, step.mark)
         return MarkFacts(mark.deleted and not mark.duplicate, mark.at, mark.duplicate)
 
-    def mark_deleted(self, branch: bytes, step: Step, *, duplicate: bool) -> Mark:
-        """A mark that deletes a checkpoint; `duplicate`: because the same save exists twice."""
-        return self._mark(branch, step, deleted=True, duplicate=duplicate)
-
-    def mark_restored(self, branch: bytes, step: Step) -> Mark:
-        """A mark that restores a checkpoint: it was deleted as a duplicate, or is the head of its thread."""
-        return self._mark(branch, step, deleted=False, duplicate=False)
-
-    def _mark(self, branch: bytes, step: Step, *, deleted: bool, duplicate: bool) -> Mark:
-        meta, mark = read_step(self._context.frames, branch, step)
-        facts = mark or meta
-        at = max(now_micros(), 0 if mark is None else mark.at + 1)
-        body = MarkBody(at, deleted, facts.label, facts.tags, facts.custom, duplicate)
-        return seal_mark(self._context.frames, branch, step.step, body)
+    def mark(
+        self,
+        branch: bytes,
+        step: Step,
+        annotated: tuple[Position, Step] | None = None,
+        *,
+        deleted: bool,
+        duplicate: bool = False,
+    ) -> Mark:
+        """A mark that deletes a checkpoint (`duplicate`: because the same save exists twice) or restores it, with the
+        annotation of this row: of its own, or of another row of the same save."""
+        frames = self._context.frames
+        meta, known = read_step(frames, branch, step)
+        facts: Meta | MarkBody = meta if known is None or known.deleted else known
+        earlier = [self.mark_facts(branch, step)]
+        if annotated is not None:
+            (other, _), one = annotated
+            facts = read_step(frames, other, one)[1] or facts
+            earlier.append(self.mark_facts(other, one))
+        at = max([now_micros(), *(mark.at + 1 for mark in earlier if mark is not None)])
+        body = MarkBody(at, deleted, facts.label, facts.tags, facts.custom, deleted and duplicate)
+        return seal_mark(frames, branch, step.step, body)
 
 
 def _mirror(context: Context, kind: type[M]) -> M:

@@ -106,7 +106,7 @@ class Absorption:
         if here is self._theirs:
             end = self._rule.fate(head, await find_deletions(self._sides, head), seen=seen)
         else:
-            end = fate(head, await find_deletions((self._target, self._source), head), seen=seen)
+            end = fate(head, await find_deletions((self._source,), head), seen=seen)
         if end in (Fate.NEWER, Fate.UNSEEN):
             self._ended.append((head.owner, there))
         return end
@@ -264,8 +264,7 @@ class Absorption:
         heads = {thread: head for thread, head in self._final.items() if thread not in taken}
         heads |= {thread: lacks.heads[thread] for thread in taken if thread in lacks.heads}  # they stay for now
         waiting = {self._final[thread].position for thread in taken if thread in self._final}  # they come with heads
-        # The target gets what its heads need; the source becomes equal, with the garbage that a sweep would find.
-        lacking = self._lacking(has, lacks, heads.values() if target is self._target else None)
+        lacking = self._lacking(has, lacks, heads.values())
         lacking = {
             branch: [number for number in numbers if (branch.id, number) not in waiting]
             for branch, numbers in lacking.items()
@@ -304,14 +303,14 @@ class Absorption:
             raise Refused(self._lineage, f"lineage {self._lineage!r} was swept while it was copied: look again")
 
     def _lacking(
-        self, has: LineageRecords, lacks: LineageRecords, heads: Iterable[Head] | None
+        self, has: LineageRecords, lacks: LineageRecords, heads: Iterable[Head]
     ) -> dict[Branch, Collection[int]]:
-        """The rows that one side lacks; only those that these heads need, or that belong to their threads."""
-        living = self._living(self._threads() if heads is None else [one for one in heads if not _is_record(one)])
+        """The rows that one side lacks: those that these heads need, or that belong to their threads."""
+        living = self._living([one for one in heads if not _is_record(one)])
         found: dict[Branch, Collection[int]] = {}
         for id, branch in has.branches.items():
             known = lacks.steps.get(id, {})
-            last = LAST_STEP if heads is None else living.get(id, -1)
+            last = living.get(id, -1)
             numbers = [number for number in has.steps[id] if number not in known and number <= last]
             if numbers or (last >= 0 and id not in lacks.branches):
                 found[branch] = numbers

@@ -1,9 +1,8 @@
 """Tombstones: a record of each deleted thread, for a side that missed the deletion.
 
 A side on which a thread is missing may have deleted it, or may never have had it. The tombstone tells which. It is
-written on the active side before the thread's head is deleted, and has no effect if the head has moved on since: so a
-deletion that was refused needs no clearing up. And a head that was deleted and comes back, because the request that
-created the thread arrives a second time, is recognized.
+written on the active side before the thread's head is deleted, and has no effect as long as that side has the head: so
+a deletion that was refused or interrupted needs no clearing up.
 """
 
 from __future__ import annotations
@@ -75,19 +74,18 @@ async def write_tombstone(side: Engine, head: Head, generation: int) -> None:
 
 
 async def find_deletions(sides: Iterable[Engine], head: Head) -> Deletions:
-    """The deletions of this thread's name on any of these sides, one of which does not have this head."""
+    """The deletions of this thread's name on any of these sides, which do not have this head."""
     own: list[Tombstone] = []
     others = 0
     for side in sides:
         there = await side.head(head.thread)
-        for found in await side.threads(prefix=_name(head.thread, b"")):
-            stone = _decode(found)
-            if there is not None and there.owner == found.owner and there.version > stone.version:
-                continue  # the deletion was refused: the head had moved
-            if found.owner == head.owner:
-                own.append(stone)
+        for stone in await side.threads(prefix=_name(head.thread, b"")):
+            if there is not None and there.owner == stone.owner:
+                continue
+            if stone.owner == head.owner:
+                own.append(_decode(stone))
             else:
-                others = max(others, stone.generation)
+                others = max(others, _decode(stone).generation)
     return Deletions(max(own, default=None), others)
 
 

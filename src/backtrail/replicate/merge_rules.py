@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple, Protocol
 
-from backtrail.engines.base import Head, Mark, Step, generation_of
+from backtrail.engines.base import Head, Mark, Position, Step, generation_of
 from backtrail.engines.conflicts import Refused
 from backtrail.replicate.deleted_threads import Deletions, Fate, fate
 
@@ -34,11 +34,17 @@ class Codec(Protocol):
     def mark_facts(self, branch: bytes, step: Step) -> MarkFacts | None:
         """The facts of a step's mark; None if it has none."""
 
-    def mark_deleted(self, branch: bytes, step: Step, *, duplicate: bool) -> Mark:
-        """A mark that deletes a checkpoint; `duplicate`: because the same save exists twice."""
-
-    def mark_restored(self, branch: bytes, step: Step) -> Mark:
-        """A mark that restores a checkpoint: it was deleted as a duplicate, or is the head of its thread."""
+    def mark(
+        self,
+        branch: bytes,
+        step: Step,
+        annotated: tuple[Position, Step] | None = None,
+        *,
+        deleted: bool,
+        duplicate: bool = False,
+    ) -> Mark:
+        """A mark that deletes a checkpoint (`duplicate`: because the same save exists twice) or restores it, with the
+        annotation of this row: of its own, or of another row of the same save."""
 
 
 class Rule:
