@@ -280,10 +280,17 @@ class Checker:
             if any(save.id == id and save.end >= at for save in self.saves):
                 continue  # it was saved anew, under the id that its caller had chosen
             for name in self.family(thread):
-                lost = name != thread and self.one.heads[name] == id  # a head that lost is kept, whatever it is at
-                if id in self.ids[name] and not lost:
+                if id in self.ids[name] and not self._restored(name, id, at):
                     kind = "pruned" if told == "pruned" else "deleted"
                     yield Finding(f"{kind} checkpoint is back", f"{id} in {name!r}: {told}", (id or "",))
+
+    def _restored(self, name: str, id: str | None, deleted: float) -> bool:
+        """A head stands on the checkpoint, or was moved to it or has continued from it since it was deleted, by a
+        process that saw another side: a head on a checkpoint restores it."""
+        moved = [each for each in self.ledger.all("rewind") if each.target == id and each.end >= deleted]
+        later = {each.id for each in self.saves if each.end >= deleted}
+        built = any(one.parent_id == id and one.id in later for one in self.one.histories[name])
+        return self.one.heads[name] == id or bool(moved) or built
 
     def annotations_are_there(self) -> Iterator[Finding]:
         annotations: dict[str, list[Operation]] = defaultdict(list)

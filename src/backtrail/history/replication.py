@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -45,17 +45,27 @@ class MergeCodec:
 
     def rewrite(self, head: Head, *, version: int, count: int, name: str | None = None, owner: bytes) -> Head:
         """A head with other fields. The head of another thread forgets the moves that could be undone."""
+        fields = {"version": version, "count": count, "owner": owner, "updated": head.updated + 1}
+        if name is None:
+            return self._change(head, fields)
+        return self._change(head, {**fields, "thread": name}, pinned=True, moves=(), undone=())
+
+    def move(self, head: Head, branch: bytes, step: Step) -> Head:
+        """A head at another row."""
+        meta, _ = read_step(self._context.frames, branch, step)
+        fields = {"branch": branch, "step": step.step, "size": meta.size}
+        return self._change(head, fields, checkpoint=step.id, pinned=True, moves=(), undone=())
+
+    def _change(self, head: Head, fields: dict[str, Any], **note: Any) -> Head:
+        """A head with other fields, and other fields in its note."""
         space = namespace_of(head.thread)
         cut = 0 if space is None else len(space + NAMESPACE_END)
         frames = self._context.frames
         bare = msgspec.structs.replace(head, thread=head.thread[cut:], lineage=head.lineage[cut:])
-        note = open_note(frames, bare)
-        fields = {"version": version, "count": count, "owner": owner, "updated": head.updated + 1}
-        if name is not None:
-            fields["thread"] = name[cut:]
-            note = msgspec.structs.replace(note, pinned=True, moves=(), undone=())
-        new = with_note(frames, msgspec.structs.replace(bare, **fields), note)
-        return msgspec.structs.replace(new, thread=name or head.thread, lineage=head.lineage)
+        changed = msgspec.structs.replace(open_note(frames, bare), **note)
+        name = fields.get("thread", head.thread)
+        new = with_note(frames, msgspec.structs.replace(bare, **{**fields, "thread": name[cut:]}), changed)
+        return msgspec.structs.replace(new, thread=name, lineage=head.lineage)
 
     def mark_facts(self, branch: bytes, step: Step) -> MarkFacts | None:
         """The facts of a step's mark; None if it has none."""

@@ -100,22 +100,28 @@ class Absorption:
         """The heads that both will have, of threads."""
         return [head for head in self._final.values() if not _is_record(head)]
 
-    async def _fate(self, head: Head, here: LineageRecords, there: LineageRecords) -> Fate:
-        """The fate of a head of one side, as far as the other side knows it."""
-        seen = there.step(head.position) is not None
+    async def _fate(self, head: Head, here: LineageRecords, there: LineageRecords) -> tuple[Fate, Head]:
+        """The fate of a head of one side, as far as the other side knows it, and the head that it concerns."""
         if here is self._theirs:
-            end = self._rule.fate(head, await find_deletions(self._sides, head), seen=seen)
+            end = self._rule.fate(head, await find_deletions(self._sides, head))
         else:
-            end = fate(head, await find_deletions((self._source,), head), seen=seen)
-        if end in (Fate.NEWER, Fate.UNSEEN):
-            self._ended.append((head.owner, there))
-        return end
+            end = fate(head, await find_deletions((self._source,), head))
+        if end not in (Fate.NEWER, Fate.UNSEEN):
+            return end, head
+        if there.step(head.position) is not None:  # whoever deleted the thread has been here
+            unseen = self._union.newest_unseen(head.owner, there)
+            if unseen is None:
+                return Fate.DEAD, head
+            (branch, _), step = unseen
+            end, head = Fate.UNSEEN, self._codec.move(head, branch, step)  # it was undone, and is kept all the same
+        self._ended.append((head.owner, there))
+        return end, head
 
     async def _decide_ours(self, head: Head) -> None:
         """Decide about a head that only the target has."""
         if _is_record(head):
             return
-        end = await self._fate(head, self._ours, self._theirs)
+        end, head = await self._fate(head, self._ours, self._theirs)
         other = await self._other_lineage(self._source, head.thread)
         stays = end in _STAYS
         if stays and other is not None and not self._rule.wins(other, head, ours_seen=False):
@@ -143,8 +149,8 @@ class Absorption:
         wins = self._rule.wins(head, here, ours_seen=self._theirs.step(here.position) is not None)
         end = Fate.ALIVE
         if head.owner != here.owner and not _is_record(head):
-            theirs = await self._fate(head, self._theirs, self._ours)
-            ours = await self._fate(here, self._ours, self._theirs)
+            theirs, head = await self._fate(head, self._theirs, self._ours)
+            ours, here = await self._fate(here, self._ours, self._theirs)
             wins = theirs in _STAYS and (ours not in _STAYS or wins)
             end = ours if wins else theirs
         if wins:
@@ -155,7 +161,9 @@ class Absorption:
 
     async def _decide_new(self, head: Head) -> None:
         """Decide about a thread that only the source has."""
-        end = Fate.ALIVE if _is_record(head) else await self._fate(head, self._theirs, self._ours)
+        end = Fate.ALIVE
+        if not _is_record(head):
+            end, head = await self._fate(head, self._theirs, self._ours)
         other = await self._other_lineage(self._target, head.thread)
         stays = end in _STAYS and self._rule.begins(head)
         renamed = any(one.owner == head.owner for one in self._final.values()) and not _is_record(head)

@@ -98,6 +98,13 @@ class LineageUnion:
                     found.append((facts.at, at, step))
         return max(found)[1:] if found else None
 
+    def newest_unseen(self, owner: bytes, there: LineageRecords) -> tuple[Position, Step] | None:
+        """The newest checkpoint of a thread that this side does not have."""
+        unseen = {at: step for at, step in self.own_rows(owner).items() if there.step(at) is None}
+        alive = [at for at, step in unseen.items() if not self._is_deleted(at[0], step)]
+        newest = max(alive, key=lambda at: (at[1], at[0]), default=None)
+        return None if newest is None else (newest, unseen[newest])
+
     def delete_seen(self, owner: bytes, there: LineageRecords, heads: list[Head]) -> None:
         """Delete the checkpoints of a deleted thread that whoever deleted it had seen: those that are `there`. Only the
         others are kept, and those that other threads inherited; `heads` are all that will be."""

@@ -31,6 +31,9 @@ class Codec(Protocol):
     def rewrite(self, head: Head, *, version: int, count: int, name: str | None = None, owner: bytes) -> Head:
         """A head with other fields; `name`: as the head of another thread."""
 
+    def move(self, head: Head, branch: bytes, step: Step) -> Head:
+        """A head at another row."""
+
     def mark_facts(self, branch: bytes, step: Step) -> MarkFacts | None:
         """The facts of a step's mark; None if it has none."""
 
@@ -53,9 +56,9 @@ class Rule:
     whole = True  #: the source is a store: what it lacks it may have deleted
     renews = False  #: heads get versions of the current generation, because one of the two may be a mirror
 
-    def fate(self, theirs: Head, deletions: Deletions, *, seen: bool) -> Fate:
-        """The effect of deletions on a head of the source. `seen`: the target has its row."""
-        return fate(theirs, deletions, seen=seen)
+    def fate(self, theirs: Head, deletions: Deletions) -> Fate:
+        """The effect of deletions on a head of the source, as far as its version tells."""
+        return fate(theirs, deletions)
 
     def wins(self, theirs: Head, ours: Head, *, ours_seen: bool) -> bool:  # noqa: ARG002 - other rules need it
         """True if the source's head becomes the thread's head. `ours_seen`: the source has the row at the target's."""

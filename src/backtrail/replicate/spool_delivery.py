@@ -46,11 +46,13 @@ class IfNobodyElseWrote(Rule):
     def begins(self, theirs: Head) -> bool:
         return self._bases[theirs.thread] is None
 
-    def fate(self, theirs: Head, deletions: Deletions, *, seen: bool) -> Fate:
+    def fate(self, theirs: Head, deletions: Deletions) -> Fate:
         if deletions.own is None:
             return Fate.ALIVE
-        # A thread that was created in the spool can only have been deleted after it had been delivered.
-        return Fate.DEAD if seen or self.begins(theirs) else Fate.UNSEEN
+        # A thread that was created in the spool can only have been deleted after it had been delivered; but another
+        # process may have spooled more of it since.
+        delivered = self.begins(theirs) and theirs.version <= deletions.own.version
+        return Fate.DEAD if delivered else Fate.UNSEEN
 
 
 async def deliver(
