@@ -119,7 +119,8 @@ async def perform(store: backtrail.aio.AsyncStore, call: Call, ledger: Ledger, l
         before = looking()
         done = await store.prune(backtrail.Retention(keep_last=operation.keep, undo_window=dt.timedelta(0)))
         gone = {id for there, now in zip(before, looking(), strict=True) for id in there - now}
-        call.pruned = gone if len(gone) == done.checkpoints else None
+        alone = all(one is call or one.over_before(call.begun) for one in ledger.all("delete", "delete_at", "prune"))
+        call.pruned = gone if alone and len(gone) == done.checkpoints else None
     elif kind == "catch_up":
         await store.catch_up()
     elif kind == "read":

@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from backtrail.encode.seal import refuse_sealed
-from backtrail.engines.base import Head, Mark, Position, Step
+from backtrail.engines.base import Head, Mark, Step
 from backtrail.engines.capabilities import capability
 from backtrail.engines.conflicts import refusals_as_conflicts
 from backtrail.engines.namespace import in_namespace_of, without_namespace
@@ -21,7 +21,7 @@ from backtrail.replicate import concurrency, role_record
 from backtrail.replicate.head_comparison import differing
 from backtrail.replicate.lineage_copy import Copied, Progress
 from backtrail.replicate.merge import merge
-from backtrail.replicate.merge_rules import MarkFacts, OursUnlessAhead
+from backtrail.replicate.merge_rules import Annotated, MarkFacts, OursUnlessAhead
 from backtrail.replicate.mirror import Mirror
 from backtrail.replicate.status import Mirrored, Status
 
@@ -78,7 +78,7 @@ class MergeCodec:
         self,
         branch: bytes,
         step: Step,
-        annotated: tuple[Position, Step] | None = None,
+        annotated: Annotated | None = None,
         *,
         deleted: bool,
         duplicate: bool = False,
@@ -88,12 +88,12 @@ class MergeCodec:
         frames = self._context.frames
         meta, known = read_step(frames, branch, step)
         facts: Meta | MarkBody = meta if known is None or known.deleted else known
-        earlier = [self.mark_facts(branch, step)]
+        earlier = self.mark_facts(branch, step)
+        at = max(now_micros(), 0 if earlier is None else earlier.at + 1)
         if annotated is not None:
-            (other, _), one = annotated
-            facts = read_step(frames, other, one)[1] or facts
-            earlier.append(self.mark_facts(other, one))
-        at = max([now_micros(), *(mark.at + 1 for mark in earlier if mark is not None)])
+            facts = read_step(frames, annotated.branch, annotated.step)[1] or facts
+            if known is None or not known.deleted:
+                at = annotated.at  # so that no merge finds another one later than this
         body = MarkBody(at, deleted, facts.label, facts.tags, facts.custom, deleted and duplicate)
         return seal_mark(frames, branch, step.step, body)
 

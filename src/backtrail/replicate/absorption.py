@@ -95,6 +95,18 @@ class Absorption:
         for thread, head in self._final.items():
             if not _is_record(head):
                 self._final[thread] = self._counted(head)
+        for side in (ours, theirs):
+            self._touch(side)
+
+    def _touch(self, side: LineageRecords) -> None:
+        """Change a head of a side that gets more threads: a sweep that has read its heads must notice."""
+        new = self._final.keys() - side.heads.keys()
+        same = [thread for thread, head in side.heads.items() if self._final.get(thread) == head]
+        threads = [self._final[thread] for thread in sorted(same) if not _is_record(self._final[thread])]
+        if new and threads and len(same) == len(side.heads):
+            head = threads[0]
+            version = next_version(head.version, self._generation)
+            self._final[head.thread] = self._codec.rewrite(head, version=version, count=head.count, owner=head.owner)
 
     def _threads(self) -> list[Head]:
         """The heads that both will have, of threads."""
@@ -105,7 +117,7 @@ class Absorption:
         if here is self._theirs:
             end = self._rule.fate(head, await find_deletions(self._sides, head))
         else:
-            end = fate(head, await find_deletions((self._source,), head))
+            end = fate(head, await find_deletions((self._source,), head, own=self._target))
         if end not in (Fate.NEWER, Fate.UNSEEN):
             return end, head
         if there.step(head.position) is not None:  # whoever deleted the thread has been here
@@ -222,10 +234,10 @@ class Absorption:
         all, with the same marks; both, if they have the same head: one may have more rows of it under another name."""
         sides = [side for side in (self._ours, self._theirs) if side.heads.get(head.thread) == head]
         current = not self._rule.renews or generation_of(head.version) >= self._generation
+        count = self._union.count(head)
         rows = self._union.own_rows(head.owner)
         if current and sides and all(side.step(at) == step for side in sides for at, step in rows.items()):
             return head
-        count = self._union.count(head)
         if not sides and count == head.count:
             return head  # it was made just now
         version = next_version(head.version, self._generation)
@@ -272,7 +284,10 @@ class Absorption:
         heads = {thread: head for thread, head in self._final.items() if thread not in taken}
         heads |= {thread: lacks.heads[thread] for thread in taken if thread in lacks.heads}  # they stay for now
         waiting = {self._final[thread].position for thread in taken if thread in self._final}  # they come with heads
-        lacking = self._lacking(has, lacks, heads.values())
+        # The target gets what its heads need; the source becomes equal, with the garbage that a sweep would find. Only a
+        # sweep of a lineage without heads would not notice that more garbage has come.
+        equal = target is self._source and bool(lacks.heads)
+        lacking = self._lacking(has, lacks, None if equal else heads.values())
         lacking = {
             branch: [number for number in numbers if (branch.id, number) not in waiting]
             for branch, numbers in lacking.items()
@@ -311,14 +326,14 @@ class Absorption:
             raise Refused(self._lineage, f"lineage {self._lineage!r} was swept while it was copied: look again")
 
     def _lacking(
-        self, has: LineageRecords, lacks: LineageRecords, heads: Iterable[Head]
+        self, has: LineageRecords, lacks: LineageRecords, heads: Iterable[Head] | None
     ) -> dict[Branch, Collection[int]]:
-        """The rows that one side lacks: those that these heads need, or that belong to their threads."""
-        living = self._living([one for one in heads if not _is_record(one)])
+        """The rows that one side lacks; only those that these heads need, or that belong to their threads."""
+        living = self._living(self._threads() if heads is None else [one for one in heads if not _is_record(one)])
         found: dict[Branch, Collection[int]] = {}
         for id, branch in has.branches.items():
             known = lacks.steps.get(id, {})
-            last = living.get(id, -1)
+            last = LAST_STEP if heads is None else living.get(id, -1)
             numbers = [number for number in has.steps[id] if number not in known and number <= last]
             if numbers or (last >= 0 and id not in lacks.branches):
                 found[branch] = numbers

@@ -8,7 +8,7 @@ from backtrail.engines.base import Branch, Head, Mark, Position, Step
 from backtrail.engines.branch_origins import furthest, walk_back
 from backtrail.replicate.deleted_threads import Fate
 from backtrail.replicate.lineage_copy import LineageRecords
-from backtrail.replicate.merge_rules import Apart, Codec, MarkFacts
+from backtrail.replicate.merge_rules import Annotated, Apart, Codec, MarkFacts
 
 _APART = (
     "thread {thread!r} was written to in both stores after one was made from the other (both have their own step "
@@ -27,6 +27,11 @@ class LineageUnion:
         self._by_owner: dict[bytes, list[bytes]] = {}
         for branch in self.branches.values():
             self._by_owner.setdefault(branch.owner, []).append(branch.id)
+        self._by_id: dict[bytes, set[Position]] = {}
+        for side in (ours, theirs):
+            for id, steps in side.steps.items():
+                for number, step in steps.items():
+                    self._by_id.setdefault(step.id, set()).add((id, number))
         for id in ours.steps.keys() & theirs.steps.keys():
             for number in ours.steps[id].keys() & theirs.steps[id].keys():
                 one, two = ours.steps[id][number], theirs.steps[id][number]
@@ -68,9 +73,9 @@ class LineageUnion:
     def _settle(
         self, same: list[Position], rows: dict[Position, Step], tip: Position, way: dict[bytes, int]
     ) -> bool:
-        """Settle which row of a save counts. There may be several, because one side repeated it: the one in the history
-        stays, or else the first that no side has removed. None stays if somebody deleted the save, who knew one of
-        them; unless the thread is at it."""
+        """Settle which row of a save counts, and how it is annotated; False if none does. There may be several, because
+        one side repeated it: the one in the history stays, or else the first that no side has removed. None stays if
+        somebody deleted the save, who knew one of them; unless the thread is at it."""
         facts = {at: self._codec.mark_facts(at[0], rows[at]) for at in same}
         alive = [at for at in same if not self._is_deleted(at[0], rows[at])]
         stays: Position | None = same[0] if same[0][1] <= way.get(same[0][0], 0) else (alive or same)[0]
@@ -78,25 +83,26 @@ class LineageUnion:
         if deleted or tip in same:
             stays = tip if tip in same else None
         for at in same:
-            annotated = self._annotated(same) if at == stays else None
+            annotated = self._annotated(rows[at].id) if at == stays else None
+            known = facts[at]
             if (at in alive) is not (at == stays):
                 mark = self._codec.mark(at[0], rows[at], annotated, deleted=at != stays, duplicate=not deleted)
-            elif annotated is not None and annotated[0] != at and len(same) > 1:
+            elif annotated is not None and (known is None or known.at < annotated.at):
                 mark = self._codec.mark(at[0], rows[at], annotated, deleted=False)
             else:
                 continue
             self.marks[at] = mark
         return stays is not None
 
-    def _annotated(self, same: list[Position]) -> tuple[Position, Step] | None:
-        """The row of a save that was annotated last, with that annotation, on any side."""
-        found: list[tuple[int, Position, Step]] = []
-        for at in same:
+    def _annotated(self, id: bytes) -> Annotated | None:
+        """The row of a save that was annotated last, by any thread that has it, on any side."""
+        found: list[Annotated] = []
+        for at in self._by_id[id]:
             for step in (self.ours.step(at), self.theirs.step(at)):
                 facts = None if step is None else self._codec.mark_facts(at[0], step)
                 if step is not None and facts is not None and not facts.deleted and not facts.duplicate:
-                    found.append((facts.at, at, step))
-        return max(found)[1:] if found else None
+                    found.append(Annotated(facts.at, at[0], step))
+        return max(found, default=None)
 
     def newest_unseen(self, owner: bytes, there: LineageRecords) -> tuple[Position, Step] | None:
         """The newest checkpoint of a thread that this side does not have."""

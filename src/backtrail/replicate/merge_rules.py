@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple, Protocol
 
-from backtrail.engines.base import Head, Mark, Position, Step, generation_of
+from backtrail.engines.base import Head, Mark, Step, generation_of
 from backtrail.engines.conflicts import Refused
 from backtrail.replicate.deleted_threads import Deletions, Fate, fate
 
@@ -25,6 +25,14 @@ class MarkFacts(NamedTuple):
     duplicate: bool  #: deleted because the same save exists twice
 
 
+class Annotated(NamedTuple):
+    """A row with an annotation."""
+
+    at: int  #: when it was annotated
+    branch: bytes
+    step: Step
+
+
 class Codec(Protocol):
     """Opens and seals the records of a store, which engines cannot read. Raises `Corrupt` for those of others."""
 
@@ -41,7 +49,7 @@ class Codec(Protocol):
         self,
         branch: bytes,
         step: Step,
-        annotated: tuple[Position, Step] | None = None,
+        annotated: Annotated | None = None,
         *,
         deleted: bool,
         duplicate: bool = False,
