@@ -211,8 +211,9 @@ def _deleted_threads(ledger: Ledger, sides: Sides) -> Iterator[Failure]:
         others = {one.id for one in saves} - known
         # A fork under the same name has checkpoints of the thread that it was made from.
         own = {one.id for one in saves} & set.intersection(*call.known)
-        # A save that had not returned may have been made once more since.
-        again = {one.id for one in saves if not one.over_before(call.begun)}
+        # A save that had not returned may have been made once more since; so may one by a request that arrived late,
+        # as it may in a store without a mirror.
+        again = {one.id for one in saves if not one.over_before(call.begun) or one.arrived_late}
         # The save that kept the thread may have been deleted by somebody since: that does not delete the others.
         removed = [
             one for one in ledger.all("delete_at", "prune") if one is not call and not one.over_before(call.begun)

@@ -36,6 +36,7 @@ class Call:
         self.target: str | None = None  #: the checkpoint that it was about
         self.known: list[set[str]] = []  #: if it deleted a thread: the checkpoints that each server had in that only
         self.applied = False  #: a server carried out one of its commits, whatever the caller was told
+        self.arrived_late = False  #: a server carried out one of its requests after its client had given it up
         self.beside: set[str] = set()  #: threads that had been kept beside its own when it ended
         self.pruned: set[str] | None = None  #: of a prune: the checkpoints that it deleted, if nobody else deleted any
 

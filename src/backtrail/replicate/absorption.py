@@ -117,7 +117,7 @@ class Absorption:
         if here is self._theirs:
             end = self._rule.fate(head, await find_deletions(self._sides, head))
         else:
-            end = fate(head, await find_deletions((self._source,), head, own=self._target))
+            end = fate(head, await find_deletions((self._source,), head))
         if end not in (Fate.NEWER, Fate.UNSEEN):
             return end, head
         if there.step(head.position) is not None:  # whoever deleted the thread has been here

@@ -2,8 +2,7 @@
 
 A side on which a thread is missing may have deleted it, or may never have had it. The tombstone tells which. It is
 written on the active side before the thread's head is deleted, and has no effect as long as that side has the head: so
-a deletion that was refused or interrupted needs no clearing up. Afterwards it is marked as done: then the same head can
-only be there again because the request that created the thread arrived a second time, and is deleted once more.
+a deletion that was refused or interrupted needs no clearing up.
 """
 
 from __future__ import annotations
@@ -30,7 +29,6 @@ class Tombstone(msgspec.Struct, frozen=True, array_like=True, order=True):
     generation: int  #: in which it was deleted
     version: int  #: of the head that was deleted
     thread: str
-    done: bool = False
 
 
 class Fate(Enum):
@@ -61,11 +59,10 @@ def fate(head: Head, deletions: Deletions) -> Fate:
     return Fate.NEWER if written >= own.generation else Fate.UNSEEN
 
 
-async def write_tombstone(side: Engine, head: Head, generation: int, *, done: bool = False) -> None:
-    """Record that this head is about to be deleted, or was. `LockLost` if the side is fenced and the generation is
-    over."""
+async def write_tombstone(side: Engine, head: Head, generation: int) -> None:
+    """Record that this head is about to be deleted. `LockLost` if the side is fenced and the generation is over."""
     name = _name(head.thread, head.owner)
-    stone = Tombstone(generation, head.version, head.thread, done)
+    stone = Tombstone(generation, head.version, head.thread)
 
     def written(known: Head | None) -> Head | None:
         if known is not None and _decode(known) >= stone:
@@ -76,22 +73,20 @@ async def write_tombstone(side: Engine, head: Head, generation: int, *, done: bo
     await update(side, name, written)
 
 
-async def find_deletions(sides: Iterable[Engine], head: Head, *, own: Engine | None = None) -> Deletions:
-    """The deletions of this thread's name on any of these sides, which do not have this head. `own`: the side that has
-    it, which may have deleted it before."""
-    found: list[Tombstone] = []
+async def find_deletions(sides: Iterable[Engine], head: Head) -> Deletions:
+    """The deletions of this thread's name on any of these sides, which do not have this head."""
+    own: list[Tombstone] = []
     others = 0
-    for side in (*sides, *([] if own is None else [own])):
+    for side in sides:
         there = await side.head(head.thread)
-        for record in await side.threads(prefix=_name(head.thread, b"")):
-            stone = _decode(record)
-            if there is not None and there.owner == record.owner and not (stone.done and there.version <= stone.version):
+        for stone in await side.threads(prefix=_name(head.thread, b"")):
+            if there is not None and there.owner == stone.owner:
                 continue
-            if record.owner == head.owner:
-                found.append(stone)
-            elif side is not own:
-                others = max(others, stone.generation)
-    return Deletions(max(found, default=None), others)
+            if stone.owner == head.owner:
+                own.append(_decode(stone))
+            else:
+                others = max(others, _decode(stone).generation)
+    return Deletions(max(own, default=None), others)
 
 
 async def clear_tombstones(side: Engine, other: Engine) -> None:

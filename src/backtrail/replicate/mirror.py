@@ -16,7 +16,7 @@ from typing import Any, cast
 
 import msgspec
 
-from backtrail.engines.base import Commit, Drop, Engine, Head, generation_of
+from backtrail.engines.base import Commit, Drop, Engine, generation_of
 from backtrail.engines.capabilities import FailsFast, WritesInGenerations, capability
 from backtrail.engines.conflicts import Deferred, Refused
 from backtrail.errors import Closed, LockLost, Unavailable
@@ -193,13 +193,11 @@ class Mirror(DelegatingEngine, WritesInGenerations, Mirrored):
     async def _commit_on_active(self, commit: Commit, standing: Standing) -> None:
         side, fence = self.sides[standing.active], standing.fences.get(standing.active)
         fenced = self.failover.fenced(standing.active, standing)
-        deleted: list[Head] = []
         try:
             for swap in commit.swaps:
                 if swap.new is None and not role_record.is_own_record(swap.thread):
                     head = await side.head(swap.thread)
                     if head is not None and head.key == swap.expect:
-                        deleted.append(head)
                         await write_tombstone(fenced, head, standing.generation)
             await side.commit(commit if commit.fence is not None else msgspec.structs.replace(commit, fence=fence))
         except LockLost as error:
@@ -210,11 +208,6 @@ class Mirror(DelegatingEngine, WritesInGenerations, Mirrored):
         except Unavailable as error:
             await self._leave(standing.active, error)
             raise _look_again(commit.lineage) from error
-        try:
-            for head in deleted:
-                await write_tombstone(fenced, head, standing.generation, done=True)
-        except (Unavailable, LockLost) as error:  # they are deleted; only a request that arrives twice would undo it
-            self.failover.last_error = str(error)
 
     async def _commit_on_follower(self, commit: Commit, standing: Standing) -> bool:
         """Repeat a commit on the follower; False if the lineage has to be merged instead."""
