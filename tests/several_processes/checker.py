@@ -323,7 +323,8 @@ class Checker:
             generations = [each.where[1] for each in made if each.where]
             sure = alone and len(generations) == len(made) and generations[-1] == max(generations)
             #: a prune of a newer generation changes all heads as they are on its side
-            pruned = [each for each in self.ledger.all("prune") if each.after is None or each.after[1] > generations[-1]]
+            prunes = self.ledger.all("prune") if sure else []
+            pruned = [each for each in prunes if each.after is None or each.after[1] > generations[-1]]
             if sure and not pruned and self.one.heads[name] != made[-1].id:
                 text = f"{name!r} is at {self.one.heads[name]}, and the last move was\n  {made[-1]}"
                 yield Finding("wrong head", text, (name,))
