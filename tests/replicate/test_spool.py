@@ -224,22 +224,21 @@ def test_what_was_saved_to_a_thread_that_others_deleted_is_kept_beside_it(pair: 
     assert not store.verify().problems
 
 
-def test_what_builds_on_rows_that_others_have_freed_stays_in_the_spool_and_harms_nobody(
-    pair: Pair, tmp_path: Path
-) -> None:
+def test_what_builds_on_rows_that_others_have_freed_is_delivered_without_them(pair: Pair, tmp_path: Path) -> None:
     store = pair.open(spool=tmp_path / "spool", **NEVER)
     store.thread("t").append("messages", [LONG])
     store.thread("kept").append("messages", [LONG])
     other = pair.elsewhere(**NEVER)
     both_unreachable(pair)
-    store.thread("t").append("messages", ["too late"])
+    saved = store.thread("t").append("messages", ["too late"])
     store.thread("kept").append("messages", ["in time"])
     other.thread("t").delete()  # and nothing else needs its rows
     back(pair)
-    status = pair.until(store, lambda status: status.spool.records == 1 and not status.behind)
-    assert "stays in the spool" in status.last_error
-    assert [info.id for info in store.threads()] == ["kept"]
+    pair.until(store, lambda status: status.spool.records == 0 and not status.behind)
+    assert [info.id for info in store.threads()] == ["kept", "t#diverged-1"]
     assert store.thread("kept").load()["messages"] == [LONG, "in time"]
+    assert store.thread("t#diverged-1").load() == {"messages": ["too late"]}
+    assert store.thread("t#diverged-1").head.id == saved.id
     pair.equal()
     assert not store.verify().problems
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, TypeVar
 
 import msgspec
 
 from backtrail.encode.seal import refuse_sealed
-from backtrail.engines.base import Head, Mark, Step
+from backtrail.engines.base import Commit, Engine, Head, Mark, Step, Swap
 from backtrail.engines.capabilities import capability
 from backtrail.engines.conflicts import refusals_as_conflicts
 from backtrail.engines.namespace import in_namespace_of, without_namespace
@@ -15,13 +16,14 @@ from backtrail.engines.reserved_names import NAMESPACE_END, namespace_of, user_t
 from backtrail.engines.reserved_record import swap
 from backtrail.errors import InvalidInput, Unavailable
 from backtrail.history.context import Context
+from backtrail.history.detached_saves import DetachedSaves
 from backtrail.history.keyring import RING, share_ring
 from backtrail.history.records import MarkBody, Meta, now_micros, open_mark, open_note, read_step, seal_mark, with_note
 from backtrail.replicate import concurrency, role_record
 from backtrail.replicate.head_comparison import differing
 from backtrail.replicate.lineage_copy import Copied, Progress
 from backtrail.replicate.merge import merge
-from backtrail.replicate.merge_rules import Annotated, MarkFacts, OursUnlessAhead
+from backtrail.replicate.merge_rules import Annotated, MarkFacts, OursUnlessAhead, SpooledRow
 from backtrail.replicate.mirror import Mirror
 from backtrail.replicate.status import Mirrored, Status
 
@@ -58,8 +60,7 @@ class MergeCodec:
 
     def _change(self, head: Head, fields: dict[str, Any], **note: Any) -> Head:
         """A head with other fields, and other fields in its note."""
-        space = namespace_of(head.thread)
-        cut = 0 if space is None else len(space + NAMESPACE_END)
+        cut = _namespace_length(head)
         frames = self._context.frames
         bare = msgspec.structs.replace(head, thread=head.thread[cut:], lineage=head.lineage[cut:])
         changed = msgspec.structs.replace(open_note(frames, bare), **note)
@@ -96,6 +97,31 @@ class MergeCodec:
                 at = annotated.at  # so that no merge finds another one later than this
         body = MarkBody(at, deleted, facts.label, facts.tags, facts.custom, deleted and duplicate)
         return seal_mark(frames, branch, step.step, body)
+
+
+    async def detach(self, engine: Engine, saves: Sequence[SpooledRow]) -> Commit:
+        """The saves of one thread, as a thread that begins with the first of them: without what they build on, unless
+        this engine has it."""
+        head = saves[0].head
+        cut = _namespace_length(head)
+        detached = DetachedSaves(self._context, engine, (head.lineage[cut:], head.thread[cut:]), saves)
+        for save in saves:
+            await detached.add(save, head.lineage)
+        tip = detached.at(head.position)
+        size = read_step(self._context.frames, tip.branch, Step(tip.step, tip.id, tip.meta, tip.digest, None))[0].size
+        fields = {"owner": detached.owner, "branch": tip.branch, "step": tip.step, "count": len(saves), "size": size}
+        new = self._change(head, fields, checkpoint=tip.id, pinned=True, moves=(), undone=())
+        branches = [
+            msgspec.structs.replace(branch, lineage=head.lineage, thread=head.thread) for branch in detached.branches
+        ]
+        swap = Swap(head.thread, None, new)
+        return Commit(head.lineage, (swap,), detached.rows, branches, detached.marks, detached.blobs)
+
+
+def _namespace_length(head: Head) -> int:
+    """The length of the prefix that names in a namespace have, which no seal covers."""
+    space = namespace_of(head.thread)
+    return 0 if space is None else len(space + NAMESPACE_END)
 
 
 def _mirror(context: Context, kind: type[M]) -> M:

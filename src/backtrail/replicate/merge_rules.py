@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple, Protocol
 
-from backtrail.engines.base import Head, Mark, Step, generation_of
+from backtrail.engines.base import Branch, Commit, Engine, Head, Mark, Position, Row, Step, generation_of
 from backtrail.engines.conflicts import Refused
 from backtrail.replicate.deleted_threads import Deletions, Fate, fate
 
@@ -33,6 +34,15 @@ class Annotated(NamedTuple):
     step: Step
 
 
+class SpooledRow(NamedTuple):
+    """A save in a spool. `branch`: None if nobody has the record of it any more."""
+
+    head: Head  #: of its thread in the spool
+    position: Position
+    branch: Branch | None
+    row: Row
+
+
 class Codec(Protocol):
     """Opens and seals the records of a store, which engines cannot read. Raises `Corrupt` for those of others."""
 
@@ -56,6 +66,10 @@ class Codec(Protocol):
     ) -> Mark:
         """A mark that deletes a checkpoint (`duplicate`: because the same save exists twice) or restores it, with the
         annotation of this row: of its own, or of another row of the same save."""
+
+    async def detach(self, engine: Engine, saves: Sequence[SpooledRow]) -> Commit:
+        """The saves of one thread, as a thread that begins with the first of them: without what they build on, unless
+        this engine has it."""
 
 
 class Rule:

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import os
 import time
+from functools import partial
 from typing import Any
 
 from backtrail.engines.base import Commit, Drop, Head, Row
@@ -24,7 +25,7 @@ from backtrail.replicate.delegating_engine import DelegatingEngine
 from backtrail.replicate.head_cache import HeadCache
 from backtrail.replicate.mirror import Mirror, planned_before
 from backtrail.replicate.spool import NOTHING, Holdings, Spool, StoreFacts, weight
-from backtrail.replicate.spool_delivery import deliver
+from backtrail.replicate.spool_delivery import Stranded, deliver
 from backtrail.replicate.status import Mirrored, SpoolStatus, Status, log
 
 _ROLE = ""  # the name under which the generation is stored
@@ -194,7 +195,12 @@ class Spooled(DelegatingEngine, WritesInGenerations, SavesAdrift, Mirrored):
         standing = failover.standing
         active = failover.fenced(standing.active, standing)
         sides = [active, *([failover.sides[standing.follower]] if failover.is_healthy(standing.follower) else [])]
-        merged = await deliver(self._spool, lineage, active, sides, replicator.codec, standing.generation)
+        deliver_to = partial(deliver, self._spool, lineage, active, sides, replicator.codec, standing.generation)
+        try:
+            merged = await deliver_to()
+        except Stranded:
+            await replicator.merge_now(lineage)
+            merged = await deliver_to(detach=True)
         self._stranded.discard(lineage)
         replicator.count_diverged(merged.diverged)
         replicator.mark(lineage)  # the follower lacks it
