@@ -412,3 +412,16 @@ def test_a_sweep_notices_a_thread_that_a_merge_has_added(sides: Sides) -> None:
     assert after.keys() == {"fork", "t#diverged-1"}
     assert after["fork"].version > before["fork"].version
     sides.equal()
+
+
+def test_marks_are_compared_even_if_the_head_that_told_of_them_is_deleted_on_both_sides(sides: Sides) -> None:
+    common(sides, "one")
+    sides.thread(sides.target, 1).fork("fork")
+    sides.merge(1)
+    id = sides.thread(sides.source, 2).head.id
+    sides.thread(sides.source, 2).annotate(id, label="named")
+    sides.delete(sides.source, 2)
+    sides.delete(sides.target, 1)
+    sides.merge(2)
+    sides.equal()
+    assert sides.thread(sides.target, 2, "fork").head.label == "named"

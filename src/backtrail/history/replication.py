@@ -98,7 +98,6 @@ class MergeCodec:
         body = MarkBody(at, deleted, facts.label, facts.tags, facts.custom, deleted and duplicate)
         return seal_mark(frames, branch, step.step, body)
 
-
     async def detach(self, engine: Engine, saves: Sequence[SpooledRow]) -> Commit:
         """The saves of one thread, as a thread that begins with the first of them: without what they build on, unless
         this engine has it."""

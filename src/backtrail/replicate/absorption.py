@@ -284,8 +284,8 @@ class Absorption:
         heads = {thread: head for thread, head in self._final.items() if thread not in taken}
         heads |= {thread: lacks.heads[thread] for thread in taken if thread in lacks.heads}  # they stay for now
         waiting = {self._final[thread].position for thread in taken if thread in self._final}  # they come with heads
-        # The target gets what its heads need; the source becomes equal, with the garbage that a sweep would find. Only a
-        # sweep of a lineage without heads would not notice that more garbage has come.
+        # The target gets what its heads need; the source becomes equal, with the garbage that a sweep would find. Only
+        # a sweep of a lineage without heads would not notice that more garbage has come.
         equal = target is self._source and bool(lacks.heads)
         lacking = self._lacking(has, lacks, None if equal else heads.values())
         lacking = {

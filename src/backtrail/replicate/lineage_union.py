@@ -70,9 +70,7 @@ class LineageUnion:
             by_id.setdefault(step.id, []).append(at)  # those in the history first
         return sum(self._settle(same, rows, head.position, way) for same in by_id.values())
 
-    def _settle(
-        self, same: list[Position], rows: dict[Position, Step], tip: Position, way: dict[bytes, int]
-    ) -> bool:
+    def _settle(self, same: list[Position], rows: dict[Position, Step], tip: Position, way: dict[bytes, int]) -> bool:
         """Settle which row of a save counts, and how it is annotated; False if none does. There may be several, because
         one side repeated it: the one in the history stays, or else the first that no side has removed. None stays if
         somebody deleted the save, who knew one of them; unless the thread is at it."""

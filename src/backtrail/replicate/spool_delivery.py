@@ -149,9 +149,7 @@ async def _without_base(
     return lost
 
 
-def _records(
-    spooled: SpooledLineage, ours: LineageRecords, found: LineageRecords, without: set[str]
-) -> LineageRecords:
+def _records(spooled: SpooledLineage, ours: LineageRecords, found: LineageRecords, without: set[str]) -> LineageRecords:
     """The spool as if it were a side: with the branches that its rows continue, and the rows that it has marked."""
     heads = {thread: head for thread, head in spooled.heads.items() if thread not in without}
     branches: dict[bytes, Branch] = {}

@@ -16,7 +16,7 @@ import time
 from functools import partial
 from typing import Any
 
-from backtrail.engines.base import Commit, Drop, Head, Row
+from backtrail.engines.base import Commit, Drop, Head, Row, Swap
 from backtrail.engines.capabilities import SavesAdrift, WritesInGenerations
 from backtrail.engines.conflicts import Refused
 from backtrail.errors import BacktrailError, Closed, Corrupt, InvalidInput, LockLost, Unavailable
@@ -30,6 +30,13 @@ from backtrail.replicate.status import Mirrored, SpoolStatus, Status, log
 
 _ROLE = ""  # the name under which the generation is stored
 _KEYS = "\U0010ffffkeys"  # the suffix of a key ring's name, in any namespace
+
+
+def _can_be_spooled(commit: Commit, swap: Swap) -> bool:
+    """True for a save, or a move of a thread that exists. A fork has nothing of its own that a spool could keep."""
+    if swap.new is None or swap.thread.endswith(_KEYS):
+        return False
+    return swap.expect is not None or any((row.branch, row.step) == swap.new.position for row in commit.rows)
 
 
 def _made(ring: Head | None) -> int | None:
@@ -257,8 +264,8 @@ class Spooled(DelegatingEngine, WritesInGenerations, SavesAdrift, Mirrored):
 
     async def commit(self, commit: Commit) -> None:
         await self._ready()
-        if not commit.swaps or any(swap.new is None or swap.thread.endswith(_KEYS) for swap in commit.swaps):
-            await self._require_sides()  # only saves can be spooled
+        if not all(_can_be_spooled(commit, swap) for swap in commit.swaps) or not commit.swaps:
+            await self._require_sides()
             await self.mirror.commit(commit)
             for swap in commit.swaps:
                 if swap.thread.endswith(_KEYS):
