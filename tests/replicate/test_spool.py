@@ -373,3 +373,36 @@ def test_changes_are_logged_and_told_and_close_says_what_is_left(
     store.close()
     store.close()
     assert "closed with 1 saves" in caplog.text
+
+
+@pytest.mark.parametrize("last", ["fork", "fork of an older one", "annotate", "rewind"])
+def test_a_save_can_be_spooled_whatever_the_last_change_was(pair: Pair, tmp_path: Path, last: str) -> None:
+    store = pair.open(spool=tmp_path / "spool", **NEVER)
+    thread = store.thread("t")
+    first = thread.append("messages", ["one"])
+    thread.append("messages", ["two"])
+    name = "fork" if last.startswith("fork") else "t"
+    if name == "fork":
+        thread.fork("fork", at=None if last == "fork" else first.id)
+    elif last == "annotate":
+        thread.annotate(first.id, label="named")
+    else:
+        thread.rewind(first.id)
+    both_unreachable(pair)
+    store.thread(name).append("messages", ["spooled"])
+    assert landed(pair, store).diverged == 0
+    before = ["one", "two"] if last in ("fork", "annotate") else ["one"]
+    assert store.thread(name).load() == {"messages": [*before, "spooled"]}
+    pair.equal()
+    assert not store.verify().problems
+
+
+def test_a_fork_is_not_spooled_because_it_has_nothing_of_its_own(pair: Pair, tmp_path: Path) -> None:
+    store = pair.open(spool=tmp_path / "spool", **NEVER)
+    store.thread("t").append("messages", ["one"])
+    pair.replica.up = False
+    pair.until(store, lambda status: not status.replica.healthy)
+    pair.primary.lose_answers = 1
+    with pytest.raises(backtrail.Unavailable):
+        store.thread("t").fork("fork")
+    assert store.status().spool.records == 0

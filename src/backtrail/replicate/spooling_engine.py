@@ -11,6 +11,7 @@ Every process writes to branches of its own here, so that a save can be delivere
 
 from __future__ import annotations
 
+import contextlib
 import os
 import time
 from functools import partial
@@ -270,11 +271,18 @@ class Spooled(DelegatingEngine, WritesInGenerations, SavesAdrift, Mirrored):
             for swap in commit.swaps:
                 if swap.thread.endswith(_KEYS):
                     await self._spool.remember(swap.thread, StoreFacts(swap.new, self._generation))
-            self._tips.learn(commit)
+            await self._learn(commit)
             return
         async with self._lineage_locks.of(commit.lineage):
             await self._save(commit)
-            self._tips.learn(commit)
+            await self._learn(commit)
+
+    async def _learn(self, commit: Commit) -> None:
+        """Know the heads that a commit left, and the rows that they are at: the next save may have to be spooled."""
+        for thread in self._tips.learn(commit):
+            if not self.adrift:
+                with contextlib.suppress(Unavailable):  # this change is made; the next call will notice
+                    await self.tip(thread)
 
     async def _save(self, commit: Commit) -> None:
         in_doubt = False
