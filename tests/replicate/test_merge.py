@@ -425,3 +425,19 @@ def test_marks_are_compared_even_if_the_head_that_told_of_them_is_deleted_on_bot
     sides.merge(2)
     sides.equal()
     assert sides.thread(sides.target, 2, "fork").head.label == "named"
+
+
+@pytest.mark.parametrize("side", ["target", "source"])
+def test_what_a_fork_has_abandoned_comes_with_the_rows_that_it_hangs_on(sides: Sides, side: str) -> None:
+    """They belong to a thread that was deleted, and are in the history of no head."""
+    engine = getattr(sides, side)
+    for message in ("one", "two", "three"):
+        sides.thread(engine, 1).append("messages", [message])
+    sides.thread(engine, 1).fork("fork")
+    fork = sides.thread(engine, 1, "fork")
+    fork.append("messages", ["abandoned"])
+    fork.rewind(1)
+    fork.append("messages", ["instead"])
+    sides.delete(engine, 1)
+    sides.merge(1)
+    assert sides.equal() == {"fork": said("one", "instead")}

@@ -303,7 +303,7 @@ class Checker:
             done = [each for each in several if each.acknowledged]
             #: one that another, which surely knew it, replaced does not count any more
             valid = {each.label for each in several if not any(later.surely_knew(each) for later in done)}
-            if not done or all(self._gone(each) for each in done):
+            if not done or id in self.deleted_by_id or all(self._gone(each) for each in done):
                 continue
             #: a save that was repeated by another thread of its name may be there twice, and was annotated once
             labels = {one.label for history in self.one.histories.values() for one in history if one.id == id}

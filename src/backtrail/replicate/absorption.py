@@ -340,10 +340,12 @@ class Absorption:
         return found
 
     def _living(self, heads: list[Head]) -> dict[bytes, int]:
-        """The last step of each branch that is in the history of one of these heads, or belongs to one of them."""
+        """The last step of each branch that belongs to one of these heads, or that such a branch or head builds on."""
         owners = {head.owner for head in heads}
-        reach = furthest((head.position for head in heads), self._union.branches.get)
-        return {**reach, **{id: LAST_STEP for id, branch in self._union.branches.items() if branch.owner in owners}}
+        own = [branch for branch in self._union.branches.values() if branch.owner in owners]
+        origins = [branch.origin for branch in own if branch.origin is not None]  # also of what was abandoned
+        reach = furthest((*(head.position for head in heads), *origins), self._union.branches.get)
+        return {**reach, **{branch.id: LAST_STEP for branch in own}}
 
 
 def _is_record(head: Head) -> bool:
