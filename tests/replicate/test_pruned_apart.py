@@ -9,7 +9,7 @@ import pytest
 
 import backtrail
 from backtrail.engines.base import Drop
-from backtrail.engines.conflicts import Deferred
+from backtrail.engines.conflicts import Deferred, Refused
 from backtrail.engines.coroutines import finish
 from backtrail.engines.memory import MemoryEngine
 from fix_flaky import Flaky
@@ -270,3 +270,27 @@ def test_a_prune_in_the_middle_of_which_the_active_side_is_lost_goes_on_when_it_
     store.prune(KEEP)
     assert figures(pair.primary, pair.replica) == [(3, 0), (3, 0)]
     pair.equal()
+
+
+def test_a_sweep_that_was_planned_on_the_other_side_frees_nothing() -> None:
+    """The side that it was planned on follows now, and has marks that the active side has not."""
+    primary, replica = Flaky(MemoryEngine()), Flaky(MemoryEngine())
+    one = backtrail.open(primary, replica=replica, **NEVER)
+    thread = one.thread("t")
+    first = thread.save({"n": 1})
+    thread.save({"n": 2})
+    replica.up = False
+    thread.delete(first.id)
+    [head] = finish(primary.engine.heads("t"))
+    planned = Drop("t", [("t", head.key)], bodies=[(head.branch, 1)])
+    primary.up, replica.up = False, True
+    assert one.thread("t").load() == {"n": 2}
+    primary.up = True
+    mirror = one._core.context.engine
+    finish(mirror.failover.learn())  # type: ignore[attr-defined]
+    assert mirror.may_drop  # type: ignore[attr-defined]
+    with pytest.raises(Refused, match="look again"):
+        finish(mirror.drop(planned))
+    row = finish(primary.engine.row("t", head.branch, 1))
+    assert row is not None and row.root and row.mark is not None
+    one.close()
