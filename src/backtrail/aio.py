@@ -23,7 +23,7 @@ from backtrail.history.thread_core import ThreadCore
 from backtrail.janitor import AsyncJanitor
 from backtrail.model import At, Copied, Kind, Progress, Pruned, ThreadInfo, Verified
 from backtrail.retrying import retry_async as retry
-from backtrail.run import RUNS, RunCore, RunInfo
+from backtrail.run import RUNS, Pending, RunCore, RunInfo, answer
 from backtrail.run.async_api import AsyncRun
 from backtrail.session import SESSIONS, SessionCore, SessionInfo
 from backtrail.session.async_api import AsyncSession
@@ -36,7 +36,7 @@ if TYPE_CHECKING:  # imported by the methods that need them
     from backtrail.importers import Report as Imported
     from backtrail.options import Options
     from backtrail.replicate.status import Status
-    from backtrail.typing import Key, Policy, Target
+    from backtrail.typing import Key, Policy, Statuses, Target
     from backtrail.workspace import AsyncWorkspace, Limits
 
 T = TypeVar("T")
@@ -141,9 +141,35 @@ class AsyncStore:
         self._core.context.check_open()
         return AsyncRun(RunCore(self._core.context, id, task), self._runner, timeout)
 
-    def runs(self, prefix: str = "", limit: int | None = None, after: str | None = None) -> AwaitableList[RunInfo]:
-        """List runs that have not finished, newest first; `after` is the last id of the page before."""
-        return AwaitableList(self._runner(RUNS.page(self._core.context, prefix, limit, after)))
+    def runs(
+        self,
+        prefix: str = "",
+        limit: int | None = None,
+        after: str | None = None,
+        status: Statuses | None = None,
+    ) -> AwaitableList[RunInfo]:
+        """List runs, newest first: those that have not finished, or those of a status, of several, or of "all";
+        `after` is the last id of the page before.
+
+        The statuses are "running", "ready" (a worker may take it up), "waiting" (for an answer), "sleeping", "finished"
+        and "failed".
+        """
+        return AwaitableList(self._runner(RUNS.of_status(self._core.context, prefix, limit, after, status)))
+
+    def pending(self, prefix: str = "", limit: int | None = None, after: str | None = None) -> AwaitableList[Pending]:
+        """List the questions that wait for an answer, newest first; `after` is the id of the last run of the page
+        before."""
+        return AwaitableList(self._runner(RUNS.pending(self._core.context, prefix, limit, after)))
+
+    async def answer(self, run: str, name: str, value: Any, by: str | None = None, digest: str | None = None) -> None:
+        """Answer a question of a run: `InvalidAnswer` if it does not fit the question's schema.
+
+            await store.answer("run-7", "pay?", True, by="ada", digest=pending.digest)
+
+        The first answer counts: another is `AlreadyAnswered`, one that comes too late `QuestionExpired`, and one with
+        the digest of another question `QuestionChanged`. `by` says who answered.
+        """
+        await self._runner(answer(self._core.context, run, name, value, by, digest))
 
     def workspace(
         self,

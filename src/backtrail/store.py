@@ -25,9 +25,9 @@ if TYPE_CHECKING:  # imported by the methods that need them: most programs use o
     from backtrail.importers import Report as Imported
     from backtrail.options import Options
     from backtrail.replicate.status import Status
-    from backtrail.run import Run, RunInfo
+    from backtrail.run import Pending, Run, RunInfo
     from backtrail.session import Session, SessionInfo
-    from backtrail.typing import Key, Policy, Target
+    from backtrail.typing import Key, Policy, Statuses, Target
     from backtrail.workspace import Limits, Workspace
 
 T = TypeVar("T")
@@ -131,11 +131,41 @@ class Store:
         self._core.context.check_open()
         return Run(RunCore(self._core.context, id, task), timeout)
 
-    def runs(self, prefix: str = "", limit: int | None = None, after: str | None = None) -> list[RunInfo]:
-        """List runs that have not finished, newest first; `after` is the last id of the page before."""
+    def runs(
+        self,
+        prefix: str = "",
+        limit: int | None = None,
+        after: str | None = None,
+        status: Statuses | None = None,
+    ) -> list[RunInfo]:
+        """List runs, newest first: those that have not finished, or those of a status, of several, or of "all";
+        `after` is the last id of the page before.
+
+        The statuses are "running", "ready" (a worker may take it up), "waiting" (for an answer), "sleeping", "finished"
+        and "failed".
+        """
         from backtrail.run import RUNS
 
-        return finish(RUNS.page(self._core.context, prefix, limit, after))
+        return finish(RUNS.of_status(self._core.context, prefix, limit, after, status))
+
+    def pending(self, prefix: str = "", limit: int | None = None, after: str | None = None) -> list[Pending]:
+        """List the questions that wait for an answer, newest first; `after` is the id of the last run of the page
+        before."""
+        from backtrail.run import RUNS
+
+        return finish(RUNS.pending(self._core.context, prefix, limit, after))
+
+    def answer(self, run: str, name: str, value: Any, by: str | None = None, digest: str | None = None) -> None:
+        """Answer a question of a run: `InvalidAnswer` if it does not fit the question's schema.
+
+            store.answer("run-7", "pay?", True, by="ada", digest=pending.digest)
+
+        The first answer counts: another is `AlreadyAnswered`, one that comes too late `QuestionExpired`, and one with
+        the digest of another question `QuestionChanged`. `by` says who answered.
+        """
+        from backtrail.run import answer
+
+        finish(answer(self._core.context, run, name, value, by, digest))
 
     def workspace(
         self,
