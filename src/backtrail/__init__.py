@@ -77,7 +77,19 @@ if TYPE_CHECKING:
         Verified,
     )
     from backtrail.retrying import retry
-    from backtrail.run import Done, Failure, Outcome, Pending, Retry, Run, RunInfo, StepInfo, step_key
+    from backtrail.run import (
+        Divergence,
+        Done,
+        Failure,
+        Outcome,
+        Pending,
+        Replayed,
+        Retry,
+        Run,
+        RunInfo,
+        StepInfo,
+        step_key,
+    )
     from backtrail.session import Session, SessionInfo
     from backtrail.store import Store, open
     from backtrail.thread import Autosave, Lock, Thread
@@ -98,6 +110,7 @@ __all__ = [
     "Corrupt",
     "Damage",
     "Diff",
+    "Divergence",
     "Done",
     "EncodeError",
     "Failure",
@@ -126,6 +139,7 @@ __all__ = [
     "QuestionChanged",
     "QuestionExpired",
     "QuestionNotFound",
+    "Replayed",
     "Retention",
     "Retry",
     "Run",
@@ -167,7 +181,8 @@ _HOMES = {
     ),
     "backtrail.retrying": ("retry",),
     "backtrail.run": (
-        *("Done", "Failure", "Outcome", "Pending", "Retry", "Run", "RunInfo", "StepInfo", "step_key"),
+        *("Divergence", "Done", "Failure", "Outcome", "Pending", "Replayed", "Retry", "Run", "RunInfo", "StepInfo"),
+        "step_key",
     ),
     "backtrail.session": ("Session", "SessionInfo"),
     "backtrail.janitor": ("Janitor", "JanitorStatus"),

@@ -8,15 +8,18 @@ from backtrail.run.commands import step_key
 from backtrail.run.listing import RUNS, RunInfo
 from backtrail.run.model import Done, Failure, Outcome, Pending, Retry, StepInfo
 from backtrail.run.questions import answer
+from backtrail.run.replaying import Divergence, Replayed
 from backtrail.run.run_core import RunCore
 from backtrail.run.sync_api import Run
 
 __all__ = [
     "RUNS",
+    "Divergence",
     "Done",
     "Failure",
     "Outcome",
     "Pending",
+    "Replayed",
     "Retry",
     "Run",
     "RunCore",

@@ -12,12 +12,14 @@ from functools import wraps
 from types import TracebackType
 from typing import Any, ParamSpec, TypeVar, overload
 
+from msgspec import UNSET
+
 from backtrail.async_runner import AsyncRunner, AwaitableList
 from backtrail.errors import InvalidInput, Unavailable
 from backtrail.history.thread_lock import POLL
 from backtrail.history.validation import check_seconds
 from backtrail.model import At, Checkpoint
-from backtrail.run import questions, steps
+from backtrail.run import forking, questions, steps
 from backtrail.run.commands import Call, Commands, Pause, Write, current_step
 from backtrail.run.lease import TTL
 from backtrail.run.model import Done, Key, Outcome, Retry, StepInfo
@@ -272,6 +274,18 @@ class AsyncRun(Attributes, AsyncThreadView):
         return await self._runner(self._core.outcome())
 
     # -- going back, and the end --------------------------------------------------------------------------------------
+
+    async def fork(
+        self, to: str | None = None, at: At | None = None, *, step: str | int | StepInfo | None = None, input: Any = UNSET
+    ) -> AsyncRun:
+        """Fork the run at a checkpoint, or before a recorded step: the fork has the steps before it, and is ready to go
+        on, with another input if one is given.
+
+            other = await run.fork("again", step="plan", input={"tone": "friendly"})
+
+        A step is named by its name, its number in `steps()` (from 1), or one of these itself. `to` names the fork.
+        """
+        return AsyncRun(await self._runner(forking.fork(self._core, to, at, step, input)), self._runner)
 
     async def rewind(self, at: At) -> Checkpoint:
         """Go back to a checkpoint of the run, and fill the attributes with it; `LockTimeout` if a process works on it.

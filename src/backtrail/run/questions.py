@@ -7,7 +7,6 @@ the step in its place, in one commit that is refused if another answer was faste
 
 from __future__ import annotations
 
-import datetime as dt
 import time
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -20,14 +19,13 @@ from backtrail.errors import (
     Conflict,
     EncodeError,
     InvalidAnswer,
-    InvalidInput,
     QuestionChanged,
     QuestionExpired,
     QuestionNotFound,
     StepChanged,
     ThreadNotFound,
 )
-from backtrail.history.records import LAST_TIME, now_micros, to_datetime
+from backtrail.history.records import now_micros, to_datetime
 from backtrail.history.retry import attempts
 from backtrail.history.run_status import STATUS
 from backtrail.history.save_arguments import Facts
@@ -38,6 +36,7 @@ from backtrail.run.model import Failure
 from backtrail.run.recording import ASK, SLEEP, Identity, Record, digest_of, record_of
 from backtrail.run.run_core import ANSWERED, RunCore
 from backtrail.run.schema import fault, schema_of, to_type
+from backtrail.run.times import check_time, to_micros
 
 if TYPE_CHECKING:
     from backtrail.history.context import Context
@@ -51,7 +50,7 @@ def ask(
 ) -> Commands[Any]:
     """Ask a question, or hand out its answer. `Suspended` if there is none after `wait` seconds."""
     core.check_at_work(f"question {check_name(name, 'the name of a question')!r}")
-    schema, limit = schema_of(form), _expiry(expires)
+    schema, limit = schema_of(form), check_time(expires, "expires")
     seconds = check_seconds(wait, "wait")
     try:
         digest = digest_of(core.values, [question, about, schema])
@@ -60,7 +59,7 @@ def ask(
     if not core.begun:
         yield Write(core.begin)
     core.check_not_stopped()
-    identity = core.recording.claim(ASK, name, None, digest)
+    identity = core.claim(ASK, name, None, digest)
     try:
         until, pause = time.monotonic() + seconds, _FIRST_POLL
         while (record := core.recording.steps.get(identity)) is None:
@@ -75,13 +74,14 @@ def ask(
                     segment=identity.segment,
                     n=identity.occurrence,
                     at=now,
-                    expires=_absolute(limit, now),
+                    expires=to_micros(limit, "expires", now),
                 )
                 yield Write(partial(core.wait_for, (name, entry)))
             elif entry.expires is not None and now >= entry.expires:
                 yield from _expire(core, name, identity, entry)
             elif (left := until - time.monotonic()) > 0:
                 yield Pause(min(pause, left))
+                core.check_not_stopped()
                 pause = min(2 * pause, _LAST_POLL)
                 yield Write(core.absorb)
             else:
@@ -107,23 +107,23 @@ def _expire(core: RunCore, name: str, identity: Identity, entry: Question) -> Co
 def sleep(core: RunCore, name: str, until: Any, wait: float) -> Commands[None]:
     """Sleep for some seconds, or until a time. `Suspended` if it has not come after `wait` seconds."""
     core.check_at_work(f"sleep {check_name(name, 'the name of a sleep')!r}")
-    span, seconds = _sleep_limit(until), check_seconds(wait, "wait")
+    span, seconds = check_time(until, "the time of a sleep"), check_seconds(wait, "wait")
     digest = digest_of(core.values, span)
     if not core.begun:
         yield Write(core.begin)
     core.check_not_stopped()
-    identity = core.recording.claim(SLEEP, name, None, digest)
+    identity = core.claim(SLEEP, name, None, digest)
     try:
         record, now = core.recording.steps.get(identity), now_micros()
-        wakes = record.result if record is not None else _absolute(span, now)
+        wakes = record.result if record is not None else to_micros(span, "seconds", now)
         if type(wakes) is not int:
-            raise InvalidInput(f"sleep {name!r} of run {core.id!r} has no time in its record: it was changed by hand")
+            raise core.unreadable(f"the record of sleep {name!r} has no time")
         if record is None:
             core.wakes[identity] = wakes
             made = record_of(identity, digest, now, took=max(0, wakes - now), result=wakes)
             yield Write(partial(core.wait_for, None, None, made))
         end = time.monotonic() + seconds
-        while (left := wakes - now_micros()) > 0:
+        while core.waits and (left := wakes - now_micros()) > 0:
             core.wakes[identity] = wakes
             here = end - time.monotonic()
             if here <= 0:
@@ -133,35 +133,6 @@ def sleep(core: RunCore, name: str, until: Any, wait: float) -> Commands[None]:
         core.wakes.pop(identity, None)
     finally:
         core.recording.leave(identity)
-
-
-def _sleep_limit(until: Any) -> float | dt.datetime:
-    if isinstance(until, dt.datetime):
-        if until.tzinfo is None:
-            raise InvalidInput("sleep_until() takes a time with a time zone, such as datetime.now(UTC) + …")
-        return until
-    return check_seconds(until, "seconds")
-
-
-def _expiry(expires: Any) -> float | dt.datetime | None:
-    if expires is None:
-        return None
-    if isinstance(expires, dt.timedelta):
-        return check_seconds(expires.total_seconds(), "expires")
-    if isinstance(expires, dt.datetime):
-        if expires.tzinfo is None:
-            raise InvalidInput("expires takes a time with a time zone, such as datetime.now(UTC) + …")
-        return expires
-    return check_seconds(expires, "expires")
-
-
-def _absolute(limit: float | dt.datetime | None, now: int) -> int | None:
-    """Microseconds since 1970 of a time, or of a span that begins now."""
-    if limit is None:
-        return None
-    if isinstance(limit, dt.datetime):
-        return min(max(0, round(limit.timestamp() * 1_000_000)), LAST_TIME)
-    return min(now + round(limit * 1_000_000), LAST_TIME)
 
 
 # -- answers -----------------------------------------------------------------------------------------------------------

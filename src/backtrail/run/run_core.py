@@ -31,7 +31,7 @@ from backtrail.model import MAX_NUMBER, Checkpoint, Status, short_repr
 from backtrail.run.commands import current_step
 from backtrail.run.lease import RunLease
 from backtrail.run.listing import ASKED, DUE, KIND, NUMBERS, RUNS, STEPS, SUBMITTED, Question, read_question
-from backtrail.run.model import Failure, Outcome, StepInfo
+from backtrail.run.model import Failure, Key, Outcome, StepInfo
 from backtrail.run.recording import ASK, Identity, Record, Recording, failure_of, read_record
 
 _FIELDS: dict[str, type] = {
@@ -73,6 +73,8 @@ class Entry:
 
 class RunCore(RunLease):
     """One run of a store. Cheap to make; nothing is read before it is used."""
+
+    waits = True  #: a sleep takes its time
 
     def __init__(self, context: Context, id: str, task: str = "") -> None:
         if type(task) is not str:
@@ -167,12 +169,12 @@ class RunCore(RunLease):
     def _fields(self, state: Any) -> dict[str, Any]:
         """The fields of a run's state, if they have the right types: any thread's state can be changed by hand."""
         if type(state) is not dict:
-            raise self._unreadable(f"its state is a {type(state).__qualname__}")
+            raise self.unreadable(f"its state is a {type(state).__qualname__}")
         fields: dict[str, Any] = {name: state.get(name, kind()) for name, kind in _FIELDS.items()}
         for name, value in fields.items():
             wrong_type = type(value) is not _FIELDS[name]
             if wrong_type or (name in NUMBERS and not 0 <= value < MAX_NUMBER):
-                raise self._unreadable(f"state[{name!r}] is {short_repr(value)}")
+                raise self.unreadable(f"state[{name!r}] is {short_repr(value)}")
         return fields
 
     def _read_recording(self, state: dict[str, Any]) -> None:
@@ -190,17 +192,18 @@ class RunCore(RunLease):
             None if status in STATUSES else STATUS,
         )
         if wrong is not None:
-            raise self._unreadable(f"state[{wrong!r}] is {short_repr(state[wrong])}")
+            raise self.unreadable(f"state[{wrong!r}] is {short_repr(state[wrong])}")
         try:
             self.recording = Recording(self.id, segment, map(read_record, steps))
             self.asked = {name: read_question(entry) for name, entry in asked.items()}
             self.error = msgspec.convert(state.get(ERROR), Failure | None)
         except ValueError as error:
-            raise self._unreadable(f"its recording makes no sense: {error}") from error
+            raise self.unreadable(f"its recording makes no sense: {error}") from error
         self.status, self.due, self.token = status, due, token
         self.input, self.result, self.submitted = state.get(INPUT), state.get(RESULT), state.get(SUBMITTED) is True
 
-    def _unreadable(self, why: str) -> InvalidInput:
+    def unreadable(self, why: str) -> InvalidInput:
+        """The error for a state that is not a run's."""
         return InvalidInput(
             f"thread {self.id!r} cannot be read as a run: {why}; store.thread(id).load() gives its state"
         )
@@ -231,9 +234,11 @@ class RunCore(RunLease):
             except LockLost as lost:
                 raise self.lost() from lost
             except Conflict:
-                if not self.at_work or not await self.absorb():
-                    raise
-                continue
+                if self.at_work and await self.absorb():
+                    continue
+                if self.thread.fence is not None and not await self.renew():
+                    raise self.lost() from None
+                raise
             self.saved = True
             return saved
 
@@ -262,6 +267,11 @@ class RunCore(RunLease):
     def _marked_running(self) -> None:
         if self._resumed:
             self._resumed, self.status, self.due, self.error = False, "running", 0, None
+
+    async def mark_running(self) -> None:
+        """Save that the run was taken up, for a worker; a program saves that with its first step."""
+        if self._resumed:
+            await self._append([])
 
     async def checkpoint(
         self,
@@ -360,9 +370,13 @@ class RunCore(RunLease):
         if self.stopping:
             raise Suspended(self.id, reason="was stopped with its worker")
 
+    def claim(self, kind: str, name: str, key: Key | None, args: bytes, *, rerun: bool = False) -> Identity:
+        """The identity of the step that a call means; see `Recording.claim`."""
+        return self.recording.claim(kind, name, key, args, rerun=rerun)
+
     def step_key(self, identity: Identity) -> str:
-        """The idempotency key of a step."""
-        packed = msgspec.msgpack.encode(identity)
+        """The idempotency key of a step. A fork of the run has others."""
+        packed = msgspec.msgpack.encode((self.id, *identity))
         return str(uuid.UUID(bytes=blake3(self.token + packed).digest(16)))
 
     def copy_of(self, value: Any) -> Any:
@@ -494,6 +508,8 @@ class RunCore(RunLease):
                 raise self.lost() from None
         except LockLost as lost:
             raise self.lost() from lost
+        self.saved, self.token, self.result, self.status = False, b"", None, "running"
+        self.recording, self.asked = Recording(self.id), {}
 
     def failing(self, error: BaseException, record: Record, *, at_most_once: bool = False) -> BaseException:
         """Remember that a step's failure is raised now: if it ends the run, the step is done again on resume."""
@@ -535,7 +551,7 @@ class RunCore(RunLease):
             records = Recording(self.id, 0, map(read_record, found)).steps.values()
             return [record.info() for record in records]
         except (ValueError, TypeError) as error:
-            raise self._unreadable(f"its recording makes no sense: {error}") from error
+            raise self.unreadable(f"its recording makes no sense: {error}") from error
 
     async def outcome(self) -> Outcome:
         """How the run stands, as the store has it; no step is read."""
@@ -547,7 +563,7 @@ class RunCore(RunLease):
         try:
             error = msgspec.convert(state.get(ERROR), Failure | None)
         except ValueError as wrong:
-            raise self._unreadable(f"state[{ERROR!r}] makes no sense: {wrong}") from wrong
+            raise self.unreadable(f"state[{ERROR!r}] makes no sense: {wrong}") from wrong
         return Outcome(
             status=info.status,
             result=state.get(RESULT),
@@ -598,7 +614,8 @@ def is_suspension(error: BaseException) -> bool:
 
 
 def _chain(error: BaseException) -> set[int]:
-    """The identities of an exception and of all that it was raised from, or is a group of."""
+    """The identities of the exceptions that a traceback shows: of this one, and of those that it was raised from, was
+    raised while handling, or is a group of."""
     found: set[int] = set()
     left: list[BaseException | None] = [error]
     while left:
@@ -606,7 +623,7 @@ def _chain(error: BaseException) -> set[int]:
         if one is None or id(one) in found:
             continue
         found.add(id(one))
-        left += [one.__cause__, one.__context__]
+        left += [one.__cause__, None if one.__suppress_context__ else one.__context__]
         if isinstance(one, BaseExceptionGroup):
             left += one.exceptions
     return found

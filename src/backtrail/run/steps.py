@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 OnChange = Literal["raise", "rerun"]
 Classes = tuple[type[Exception], ...]
+MAX_RESULT = 64 << 20  # bytes of one record
 
 
 class StepOptions(msgspec.Struct, frozen=True):
@@ -79,7 +80,7 @@ def step(
         yield Write(core.begin)
     core.check_not_stopped()
     digest = digest_of_call(core.values, args, kwargs)
-    identity = core.recording.claim(STEP, name, options.key, digest, rerun=options.on_change == "rerun")
+    identity = core.claim(STEP, name, options.key, digest, rerun=options.on_change == "rerun")
     try:
         record = core.recording.steps.get(identity)
         if record is not None and record.args == digest:
@@ -162,12 +163,18 @@ def _record(core: RunCore, record: Record) -> Commands[None]:
     """Save a record. A result that cannot be saved is refused here, and nothing is recorded."""
     item = record.to_state()
     try:
-        core.values.encode(item)
+        data = core.values.encode(item)
+        if len(data) > MAX_RESULT:
+            raise EncodeError(
+                "it", f"takes {len(data):,} bytes, more than {MAX_RESULT:,}: keep it in a file, or in parts"
+            )
     except EncodeError as error:
         raise EncodeError(
             f"the result of step {record.name!r}", f"cannot be saved, so it was not recorded: {error}"
         ) from error
-    entry = core.enqueue(record, item)
+    # Only a step with a key can be handed out again by this process: not the caller's object, which may change.
+    kept = None if record.key is None or record.error is not None else core.values.decode(data).get("result")
+    entry = core.enqueue(msgspec.structs.replace(record, result=kept), item)
     yield Write(lambda: core.flush(entry))
 
 

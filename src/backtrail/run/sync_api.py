@@ -10,12 +10,14 @@ from functools import wraps
 from types import TracebackType
 from typing import Any, ParamSpec, TypeVar, overload
 
+from msgspec import UNSET
+
 from backtrail.engines.coroutines import finish
 from backtrail.errors import InvalidInput, Unavailable
 from backtrail.history.thread_lock import POLL
 from backtrail.history.validation import check_seconds
 from backtrail.model import At, Checkpoint, Status
-from backtrail.run import questions, steps
+from backtrail.run import forking, questions, steps
 from backtrail.run.commands import Call, Commands, Pause, Write, current_step
 from backtrail.run.lease import TTL
 from backtrail.run.model import Done, Failure, Key, Outcome, Retry, StepInfo
@@ -330,6 +332,18 @@ class Run(Attributes, ThreadView):
         return finish(self._core.outcome())
 
     # -- going back, and the end --------------------------------------------------------------------------------------
+
+    def fork(
+        self, to: str | None = None, at: At | None = None, *, step: str | int | StepInfo | None = None, input: Any = UNSET
+    ) -> Run:
+        """Fork the run at a checkpoint, or before a recorded step: the fork has the steps before it, and is ready to go
+        on, with another input if one is given.
+
+            other = run.fork("again", step="plan", input={"tone": "friendly"})
+
+        A step is named by its name, its number in `steps()` (from 1), or one of these itself. `to` names the fork.
+        """
+        return Run(finish(forking.fork(self._core, to, at, step, input)))
 
     def rewind(self, at: At) -> Checkpoint:
         """Go back to a checkpoint of the run, and fill the attributes with it; `LockTimeout` if a process works on it.
