@@ -2,6 +2,7 @@
 
 PYTHONPATH=tests python -m run_kills --kills 2000
 PYTHONPATH=tests python -m run_kills --kills 100 --engine postgres --api async --seed 7
+PYTHONPATH=tests python -m run_kills --kills 400 --workers --elsewhere
 """
 
 from __future__ import annotations
@@ -22,6 +23,8 @@ def main() -> int:
     parser.add_argument("--kills", type=int, default=2000, help="in all, spread over engines and APIs; default: 2000")
     parser.add_argument("--engine", choices=ENGINES, action="append", help="may be repeated; default: all")
     parser.add_argument("--api", choices=APIS, action="append", help="may be repeated; default: both")
+    parser.add_argument("--workers", action="store_true", help="kill workers (store.work) instead of single runs")
+    parser.add_argument("--elsewhere", action="store_true", help="workers do not know who is dead: leases have to end")
     parser.add_argument("--seed", default="1")
     given = parser.parse_args()
     engines, apis = given.engine or ENGINES, given.api or APIS
@@ -35,13 +38,16 @@ def main() -> int:
                 url, options = store_in(engine, folder, server)
                 begin = time.monotonic()
                 rounds = Rounds(url, options, api, folder, f"{given.seed} {engine} {api}")
-                rounds.play(share)
+                if not given.workers:
+                    rounds.play(share)
+                else:
+                    rounds.work(share, elsewhere=given.elsewhere)
                 counts = ", ".join(f"{name} {count}" for name, count in rounds.counts.items())
                 print(f"{engine} {api}: {counts}; {time.monotonic() - begin:.0f} s", flush=True)
                 for one in rounds.findings:
                     print(f"  {one}", flush=True)
                 failed += len(rounds.findings)
-                total += rounds.counts["kills"]
+                total += rounds.counts["kills"] + rounds.counts["workers killed"]
     print(f"{total} kills, {failed} findings")
     return 1 if failed else 0
 

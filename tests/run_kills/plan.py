@@ -9,7 +9,18 @@ from typing import Any, Literal
 import msgspec
 
 Kind = Literal["plain", "keyed", "flaky", "failing", "checked", "unchecked", "together", "sub", "ask", "sleep"]
-_KINDS: tuple[Kind, ...] = ("plain", "keyed", "flaky", "failing", "checked", "unchecked", "together", "sub", "ask", "sleep")
+_KINDS: tuple[Kind, ...] = (
+    "plain",
+    "keyed",
+    "flaky",
+    "failing",
+    "checked",
+    "unchecked",
+    "together",
+    "sub",
+    "ask",
+    "sleep",
+)
 _WEIGHTS = (6, 4, 2, 2, 3, 2, 3, 1, 1, 1)
 WIDTH = 3  #: steps that are done together
 

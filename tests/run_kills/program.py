@@ -1,8 +1,8 @@
 """A program of a run, played over the sync or the async API.
 
-It is written once, as a generator of requests: the two players call, or await, the methods of the run. A step's function
-logs its effect at its end, the program logs each result that it was given, and both are on disk before anything else
-happens.
+It is written once, as a generator of requests: the two players call, or await, the methods of the run. A step's
+function logs its effect at its end, the program logs each result that it was given, and both are on disk before
+anything else happens.
 """
 
 from __future__ import annotations
@@ -123,12 +123,12 @@ class Program:
 # -- over the sync API -------------------------------------------------------------------------------------------------
 
 
-def play(store: backtrail.Store, run_id: str, plan: Plan, ledger: Ledger) -> None:
-    """Play a program to its end, or until the run is suspended."""
+def play(store: backtrail.Store, run: backtrail.Run, plan: Plan, ledger: Ledger) -> None:
+    """Play a program in the block of a run, to its end, or until the run is suspended."""
 
     def sub(id: str) -> Any:
         try:
-            with store.run(f"{run_id}/{id}") as inner:
+            with store.run(f"{run.id}/{id}") as inner:
                 for n in range(3):
                     inner.step("inner", ledger.write, "effect", f"{id}:{n}")
                     ledger.write("returned", f"{id}:{n}")
@@ -138,7 +138,7 @@ def play(store: backtrail.Store, run_id: str, plan: Plan, ledger: Ledger) -> Non
         except backtrail.RunFinished as finished:
             return finished.result
 
-    with store.run(run_id, task="kills") as run, ThreadPoolExecutor(WIDTH) as threads:
+    with ThreadPoolExecutor(WIDTH) as threads:
         requests = Program(plan, ledger, sub).requests(run)
 
         def call(request: Request) -> Any:
@@ -168,12 +168,12 @@ def drive(requests: Requests, carry_out: Callable[[Request | Together], Any]) ->
 # -- over the async API ------------------------------------------------------------------------------------------------
 
 
-async def play_async(store: backtrail.aio.AsyncStore, run_id: str, plan: Plan, ledger: Ledger) -> None:
-    """Play a program to its end, or until the run is suspended."""
+async def play_async(store: backtrail.aio.AsyncStore, run: backtrail.aio.AsyncRun, plan: Plan, ledger: Ledger) -> None:
+    """Play a program in the block of a run, to its end, or until the run is suspended."""
 
     async def sub(id: str) -> Any:
         try:
-            async with store.run(f"{run_id}/{id}") as inner:
+            async with store.run(f"{run.id}/{id}") as inner:
                 for n in range(3):
                     await inner.step("inner", ledger.write, "effect", f"{id}:{n}")
                     ledger.write("returned", f"{id}:{n}")
@@ -183,25 +183,24 @@ async def play_async(store: backtrail.aio.AsyncStore, run_id: str, plan: Plan, l
         except backtrail.RunFinished as finished:
             return finished.result
 
-    async with store.run(run_id, task="kills") as run:
-        requests = Program(plan, ledger, sub).requests(run)
+    requests = Program(plan, ledger, sub).requests(run)
 
-        async def call(request: Request) -> Any:
-            return await getattr(run, request.method)(*request.args, **request.options)
+    async def call(request: Request) -> Any:
+        return await getattr(run, request.method)(*request.args, **request.options)
 
-        async def carry_out(request: Request | Together) -> Any:
-            if isinstance(request, Together):
-                return await asyncio.gather(*map(call, request.requests))
-            return await call(request)
+    async def carry_out(request: Request | Together) -> Any:
+        if isinstance(request, Together):
+            return await asyncio.gather(*map(call, request.requests))
+        return await call(request)
 
-        try:
-            request = next(requests)
-            while True:
-                try:
-                    value = await carry_out(request)
-                except Exception as error:  # noqa: BLE001  # the program's to judge
-                    request = requests.throw(error)
-                else:
-                    request = requests.send(value)
-        except StopIteration:
-            return
+    try:
+        request = next(requests)
+        while True:
+            try:
+                value = await carry_out(request)
+            except Exception as error:  # noqa: BLE001  # the program's to judge
+                request = requests.throw(error)
+            else:
+                request = requests.send(value)
+    except StopIteration:
+        return

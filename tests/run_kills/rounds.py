@@ -1,18 +1,16 @@
 """Rounds: a process plays a run, is killed at a random instant, and another one goes on, until the run has ended.
 
-Everything that opens the store is a forked process. Between two of them the questions that wait are answered, by several
-processes at once; some of these are killed too.
+Everything that opens the store is a forked process. Between two of them the questions that wait are answered, by
+several processes at once; some of these are killed too. In rounds of workers, several processes do all runs of a store
+with `store.work`; each is killed and started again.
 """
 
 from __future__ import annotations
 
-import asyncio
-import importlib
 import random
 import signal
 import time
 from collections import Counter
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Literal
 
@@ -21,13 +19,14 @@ import msgspec
 import backtrail
 import backtrail.aio
 from fix_children import Child, run
+from run_kills import processes
 from run_kills.ledger import Ledger, findings
 from run_kills.plan import Plan, draw
-from run_kills.program import play, play_async
 
 Api = Literal["sync", "async"]
 HANGS = 60.0  # seconds after which a process that was not killed hangs
 MOST_KILLS = 12  # of one run
+WORKERS = 2  # processes
 
 
 class Rounds:
@@ -38,63 +37,69 @@ class Rounds:
         self.dice = random.Random(seed)
         self.counts: Counter[str] = Counter()
         self.findings: list[str] = []
-        _import_all()
+        self._processes = processes.Processes(url, options, folder)
         run(lambda _: backtrail.open(url, **options).close())  # a process that finds no store makes one
 
     def play(self, kills: int) -> None:
-        """Play runs until so many processes were killed."""
+        """Play one run after the other until so many processes were killed."""
         while self.counts["kills"] < kills:
             self._run(self.counts["runs"])
             self.counts["runs"] += 1
 
     def _run(self, number: int) -> None:
-        run_id, plan = f"run-{number}", draw(f"{self.seed} {number}")
-        path = self.folder / f"{run_id}.log"
+        run_id = f"run-{number}"
+        plan = draw(f"{self.seed} {number}")
         left = self.dice.randint(4, MOST_KILLS)
         begun = time.monotonic()
         while True:
-            child = Child(self._player(run_id, plan, path))
+            child = Child(self._processes.player(self.api, run_id, plan))
             suspended = False
             if left > 0 and self._kill(child):
                 left -= 1
                 self.counts["kills"] += 1
-            elif self._ended(child, f"{run_id} of {self.seed}") == b"F":
+            elif self._ended(child, run_id) == processes.FINISHED:
                 break
             else:
                 suspended = True
                 self.counts["suspensions"] += 1
             if time.monotonic() - begun > 4 * HANGS:
-                self.findings.append(f"{run_id} of {self.seed} does not end")
+                self._found(run_id, "does not end")
                 return
             if suspended or self.dice.random() < 0.2:
-                self._answer(run_id, path)
-        self._check(run_id, plan, path)
+                self._answer(run_id)
+        self._check(run_id, plan)
+
+    def work(self, kills: int, *, elsewhere: bool = False) -> None:
+        """Submit runs, and let workers do them, which are killed so often. `elsewhere`: a dead process is not known to
+        be one, as if it were on another machine, so its runs are free when its leases end."""
+        plans = {f"work-{n}": draw(f"{self.seed} work {n}") for n in range(2 + kills // 4)}
+        run(self._processes.submitter(plans))
+        workers = [self._worker(plans, elsewhere) for _ in range(WORKERS)]
+        end = time.monotonic() + 8 * HANGS + kills
+        while self.counts["workers killed"] < kills or run(self._processes.unfinished(plans)):
+            if time.monotonic() > end:
+                self._found(", ".join(plans), "do not all end")
+                break
+            time.sleep(self.dice.choice((0.0, 0.01, 0.05, 0.2)))
+            if self.counts["workers killed"] < kills:
+                number = self.dice.randrange(WORKERS)
+                time.sleep(self.dice.choice((0.01, 0.05, 0.2)) * self.dice.random())
+                if not workers[number].ended():
+                    self.counts["workers killed"] += 1
+                workers[number].kill()
+                workers[number] = self._worker(plans, elsewhere)
+            self._answer("work-")
+        for worker in workers:
+            worker.signal(signal.SIGTERM)
+            self._ended(worker, "a worker that was told to stop")
+        for run_id, plan in plans.items():
+            self._check(run_id, plan)
+        self.counts["runs of workers"] += len(plans)
 
     # -- processes ----------------------------------------------------------------------------------------------------
 
-    def _player(self, run_id: str, plan: Plan, path: Path) -> Callable[[Callable[[bytes], None]], None]:
-        def sync(send: Callable[[bytes], None]) -> None:
-            with backtrail.open(self.url, **self.options) as store:
-                play(store, run_id, plan, Ledger(path, send))
-
-        async def awaiting(send: Callable[[bytes], None]) -> None:
-            async with await backtrail.aio.open(self.url, **self.options) as store:
-                await play_async(store, run_id, plan, Ledger(path, send))
-
-        def work(send: Callable[[bytes], None]) -> None:
-            try:
-                if self.api == "sync":
-                    sync(send)
-                else:
-                    asyncio.run(awaiting(send))
-            except backtrail.Suspended:
-                send(b"S")
-            except backtrail.RunFinished:  # killed after its last commit
-                send(b"F")
-            else:
-                send(b"F")
-
-        return work
+    def _worker(self, plans: dict[str, Plan], elsewhere: bool) -> Child:
+        return Child(self._processes.worker(self.api, plans, elsewhere))
 
     def _kill(self, child: Child) -> bool:
         """Kill a process: after some events and a moment, or after a time; False if it was faster."""
@@ -114,83 +119,43 @@ class Rounds:
         while not child.ended():
             if time.monotonic() > end:
                 child.signal(signal.SIGKILL)
-                self.findings.append(f"{what} hangs")
+                self._found(what, "hangs")
             time.sleep(0.001)
         status, sent = child.end()
         if status != 0:
-            self.findings.append(f"{what}: a process ended with {status}; see its traceback above")
-            return b"F"
+            self._found(what, f"a process ended with {status}; see its traceback above")
+            return processes.FINISHED
         return sent[-1:]
 
-    def _answer(self, run_id: str, path: Path) -> None:
+    def _answer(self, prefix: str) -> None:
         """Answer what waits, in a race of some processes."""
         racers = self.dice.choice((1, 1, 3))
-        children = [Child(self._answerer(run_id, path, self.dice.randrange(1 << 30))) for _ in range(racers)]
+        children = [Child(self._processes.answerer(prefix, self.dice.randrange(1 << 30))) for _ in range(racers)]
         for child in children:
             if self.dice.random() < 0.2:
                 time.sleep(self.dice.uniform(0, 0.02))
                 self.counts["answerers killed"] += not child.ended()
-                child.signal(signal.SIGKILL)
-                child.end()
+                child.kill()
             else:
-                self._ended(child, f"an answer to {run_id} of {self.seed}")
-
-    def _answerer(self, run_id: str, path: Path, value: int) -> Callable[[Callable[[bytes], None]], None]:
-        def work(send: Callable[[bytes], None]) -> None:
-            ledger = Ledger(path)
-            with backtrail.open(self.url, **self.options) as store:
-                for pending in store.pending(prefix=run_id):
-                    if pending.run_id != run_id:
-                        continue
-                    ledger.write("answering", pending.name, value)
-                    try:
-                        store.answer(run_id, pending.name, value, by=str(value), digest=pending.digest)
-                    except backtrail.AlreadyAnswered:
-                        continue
-                    ledger.write("answered", pending.name, value)
-
-        return work
+                self._ended(child, f"an answer to {prefix}")
 
     # -- afterwards ---------------------------------------------------------------------------------------------------
 
-    def _check(self, run_id: str, plan: Plan, path: Path) -> None:
-        def read(send: Callable[[bytes], None]) -> None:
-            with backtrail.open(self.url, **self.options) as store:
-                outcome = store.run(run_id).outcome()
-                send(msgspec.json.encode([outcome.status, outcome.result, len(store.pending(prefix=run_id))]))
-
-        status, result, pending = msgspec.json.decode(run(read))
-        ledger = Ledger(path)
+    def _check(self, run_id: str, plan: Plan) -> None:
+        status, result, pending = msgspec.json.decode(run(self._processes.reader(run_id)))
+        ledger = Ledger(self._processes.ledger_path(run_id))
         lines = ledger.lines()
         ledger.close()
         self.counts["effects"] += sum(line.event == "effect" for line in lines)
         self.counts["answers"] += sum(line.event == "answered" for line in lines)
-        self.counts["repeated before they returned"] += _repeats(lines)
-        found = findings(plan, lines, result)
+        effects = Counter(line.id for line in lines if line.event == "effect")
+        self.counts["repeated before they returned"] += sum(count - 1 for count in effects.values())
+        for one in findings(plan, lines, result):
+            self._found(run_id, one)
         if status != "finished":
-            found.append(f"its status is {status}")
+            self._found(run_id, f"its status is {status}")
         if pending:
-            found.append(f"{pending} of its questions still wait")
-        self.findings += [f"{run_id} of {self.seed}: {one}" for one in found]
+            self._found(run_id, f"{pending} of its questions still wait")
 
-
-def _repeats(lines: list[Any]) -> int:
-    counts = Counter(line.id for line in lines if line.event == "effect")
-    return sum(count - 1 for count in counts.values())
-
-
-def _import_all() -> None:
-    """Import what is imported when it is first used, so that each forked process need not do it again."""
-    for module in ("sqlite", "jsonl", "redis", "postgres"):
-        importlib.import_module(f"backtrail.engines.{module}")
-    with backtrail.open("memory:") as store:
-        with store.run("r") as one:
-            one.step("s", int)
-            one.sleep("a moment", 0.0)
-        store.pending()
-
-    async def asynchronous() -> None:
-        async with await backtrail.aio.open("memory:") as store, store.run("r") as one:
-            await one.step("s", int)
-
-    asyncio.run(asynchronous())
+    def _found(self, what: str, wrong: str) -> None:
+        self.findings.append(f"{what} of {self.seed}: {wrong}")
