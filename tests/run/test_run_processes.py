@@ -71,7 +71,7 @@ def test_runs_of_killed_workers_are_done_by_others_and_no_step_twice(
     assert rounds.counts["workers killed"] >= 4
 
 
-CALLS = ["head", "lease", "commit", "release", "heads"]
+CALLS = ["head", "threads", "lease", "commit", "release"]
 
 
 @contextmanager
