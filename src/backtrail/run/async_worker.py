@@ -26,7 +26,6 @@ class AsyncWorker:
         self._runner = runner
         self._drain = drain
         self._stop = stop or asyncio.Event()
-        self._active: dict[str, RunCore] = {}
         self._going: dict[str, asyncio.Task[bool]] = {}
         self._done = 0
 
@@ -37,8 +36,6 @@ class AsyncWorker:
                 await self._hand_out()
             finally:
                 self._stop.set()
-                for core in self._active.values():
-                    core.stopping = True
                 if self._going:
                     _, late = await asyncio.wait(list(self._going.values()), timeout=self._core.grace)
                     for task in late:
@@ -94,8 +91,7 @@ class AsyncWorker:
                 return False
             async with run:
                 self._core.check_taken(core)
-                self._active[id] = core
-                core.stopping = self._stop.is_set()
+                core.stopping = self._stop.is_set
                 await self._runner(core.mark_running())
                 taken = True
                 self._done += 1
@@ -114,8 +110,6 @@ class AsyncWorker:
             _log.warning("run %r: the store cannot be used now: %s", id, error)
         except Exception:
             _log.exception("run %r failed", id)
-        finally:
-            self._active.pop(id, None)
         return taken
 
 

@@ -147,10 +147,14 @@ async def answer(
         check_name(by, "by")
     for _ in attempts():
         core = RunCore(context, run_id)
-        if not await core.load():
-            raise ThreadNotFound(core.id, f"run {core.id!r} does not exist: store.pending() lists what waits")
+        try:
+            await core.load_questions()
+        except ThreadNotFound:
+            message = f"run {core.id!r} does not exist: store.pending() lists what waits"
+            raise ThreadNotFound(core.id, message) from None
         entry = core.asked.get(name)
         if entry is None:
+            await core.load()
             raise _no_question(core, name)
         _check_answer(core, name, entry, value, digest)
         try:

@@ -103,7 +103,7 @@ class RunCore(RunLease):
         self.wakes: dict[Identity, int] = {}  # sleeps that are going on, and when each ends
         self.recording = Recording(self.id)
         self.at_work = False  # True inside a with block
-        self.stopping = False  # True once a worker is to end: the run stops before its next step
+        self.stopping: Callable[[], bool] = bool  # True once its worker is to end: the run stops before its next step
         self._resumed = False  # True until the first commit after entering, which marks the run as running
         self._planned: _Waiting | None = None  # while that is being committed
         self._queue: list[Entry] = []
@@ -166,6 +166,19 @@ class RunCore(RunLease):
         self.loaded = self.saved = True
         return True
 
+    async def load_questions(self) -> None:
+        """Read the open questions only: the steps of the run are not needed to answer one."""
+        _, checkpoint, root, reader = await self.thread.read_root()
+        node = (root.tree.children or {}).get(ASKED)
+        self.asked = self._read_asked({} if node is None else await reader.value(node))
+        self.thread.base_id = checkpoint
+
+    def _read_asked(self, asked: Any) -> dict[str, Question]:
+        try:
+            return {name: read_question(entry) for name, entry in asked.items()}
+        except (ValueError, AttributeError) as error:
+            raise self.unreadable(f"its questions make no sense: {error}") from error
+
     def _fields(self, state: Any) -> dict[str, Any]:
         """The fields of a run's state, if they have the right types: any thread's state can be changed by hand."""
         if type(state) is not dict:
@@ -195,10 +208,10 @@ class RunCore(RunLease):
             raise self.unreadable(f"state[{wrong!r}] is {short_repr(state[wrong])}")
         try:
             self.recording = Recording(self.id, segment, map(read_record, steps))
-            self.asked = {name: read_question(entry) for name, entry in asked.items()}
             self.error = msgspec.convert(state.get(ERROR), Failure | None)
         except ValueError as error:
             raise self.unreadable(f"its recording makes no sense: {error}") from error
+        self.asked = self._read_asked(asked)
         self.status, self.due, self.token = status, due, token
         self.input, self.result, self.submitted = state.get(INPUT), state.get(RESULT), state.get(SUBMITTED) is True
 
@@ -255,7 +268,7 @@ class RunCore(RunLease):
         picked = await self.thread.pick([ASKED], newer[0].id)
         for item in tail:
             self.recording.add(read_record(item))
-        self.asked = {name: read_question(entry) for name, entry in picked.get(ASKED, {}).items()}
+        self.asked = self._read_asked(picked.get(ASKED, {}))
         self.status, self._resumed = "ready", True
         self.thread.base_id = root.checkpoint
         return True
@@ -367,7 +380,7 @@ class RunCore(RunLease):
 
     def check_not_stopped(self) -> None:
         """Leave the block before the next step if the worker is to end."""
-        if self.stopping:
+        if self.stopping():
             raise Suspended(self.id, reason="was stopped with its worker")
 
     def claim(self, kind: str, name: str, key: Key | None, args: bytes, *, rerun: bool = False) -> Identity:

@@ -32,7 +32,6 @@ class Worker:
         self._drain = drain
         self._stop = stop or threading.Event()
         self._tasks: queue.SimpleQueue[str | None] = queue.SimpleQueue()
-        self._active: dict[str, RunCore] = {}
         self._going: set[str] = set()  # handed out, and not back yet
         self._changed = threading.Condition()
         self._told = False  # by a signal: its handler must not touch a lock, which this thread may hold
@@ -51,8 +50,6 @@ class Worker:
                 self._hand_out()
             finally:
                 self._stop.set()
-                for core in list(self._active.values()):
-                    core.stopping = True
                 for _ in threads:
                     self._tasks.put(None)
                 until = time.monotonic() + self._core.grace
@@ -128,8 +125,7 @@ class Worker:
                 return False
             with run:
                 self._core.check_taken(core)
-                self._active[id] = core
-                core.stopping = self._stop.is_set()
+                core.stopping = lambda: self._stopping
                 finish(core.mark_running())
                 taken = True
                 result = self._core.tasks[core.task](run, core.input)
@@ -145,8 +141,6 @@ class Worker:
             _log.warning("run %r: the store cannot be used now: %s", id, error)
         except Exception:
             _log.exception("run %r failed", id)
-        finally:
-            self._active.pop(id, None)
         return taken
 
 
