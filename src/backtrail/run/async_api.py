@@ -20,7 +20,7 @@ from backtrail.history.thread_lock import POLL
 from backtrail.history.validation import check_seconds
 from backtrail.model import At, Checkpoint
 from backtrail.run import forking, questions, steps
-from backtrail.run.commands import Call, Commands, Pause, Write, current_step
+from backtrail.run.commands import Call, Commands, Pause, Write, current_step, enter_run, leave_run
 from backtrail.run.lease import TTL
 from backtrail.run.model import Done, Key, Outcome, Retry, StepInfo
 from backtrail.run.run_core import RunCore, is_suspension
@@ -276,7 +276,12 @@ class AsyncRun(Attributes, AsyncThreadView):
     # -- going back, and the end --------------------------------------------------------------------------------------
 
     async def fork(
-        self, to: str | None = None, at: At | None = None, *, step: str | int | StepInfo | None = None, input: Any = UNSET
+        self,
+        to: str | None = None,
+        at: At | None = None,
+        *,
+        step: str | int | StepInfo | None = None,
+        input: Any = UNSET,
     ) -> AsyncRun:
         """Fork the run at a checkpoint, or before a recorded step: the fork has the steps before it, and is ready to go
         on, with another input if one is given.
@@ -320,6 +325,7 @@ class AsyncRun(Attributes, AsyncThreadView):
             await self._runner(self._core.release())
             raise
         self._heart = asyncio.create_task(self._beat(), name=f"backtrail run {self.id}")
+        enter_run(self, asyncio.get_running_loop())
         return self
 
     async def _beat(self) -> None:
@@ -337,6 +343,7 @@ class AsyncRun(Attributes, AsyncThreadView):
         return await self._settled(self._runner(self._core.renew()))
 
     async def __aexit__(self, kind: Raised, error: BaseException | None, trace: TracebackType | None) -> None:
+        leave_run(self)
         if self._heart is not None:
             self._heart.cancel()
             with contextlib.suppress(asyncio.CancelledError):

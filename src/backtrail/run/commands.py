@@ -49,6 +49,29 @@ Commands = Generator[Write | Call | Pause, Any, T]
 current_step: ContextVar[StepScope | None] = ContextVar("current_step", default=None)
 
 
+class RunScope(NamedTuple):
+    """The run whose block this code is in, the event loop that an async one lives in, and the block around it."""
+
+    run: object
+    loop: object
+    outer: RunScope | None
+
+
+current_run: ContextVar[RunScope | None] = ContextVar("current_run", default=None)
+
+
+def enter_run(run: object, loop: object = None) -> None:
+    """The block of a run begins here."""
+    current_run.set(RunScope(run, loop, current_run.get()))
+
+
+def leave_run(run: object) -> None:
+    """The block of a run ends here. Blocks may be left in another order than entered, or by another task."""
+    scope = current_run.get()
+    if scope is not None and scope.run is run:
+        current_run.set(scope.outer)
+
+
 def step_key() -> str:
     """The idempotency key of the step that is going on: the same in each attempt, and each time the run is resumed.
 

@@ -459,7 +459,9 @@ class RunCore(RunLease):
 
     def _waiting(self, asked: dict[str, Question]) -> _Waiting:
         status: Status = "waiting" if asked else "sleeping" if self.wakes else "ready"
-        due = min([*(one.expires for one in asked.values() if one.expires is not None), *self.wakes.values()], default=0)
+        due = min(
+            [*(one.expires for one in asked.values() if one.expires is not None), *self.wakes.values()], default=0
+        )
         changes: dict[str, Any] = {STATUS: status}
         if asked:
             changes[ASKED] = {name: msgspec.structs.asdict(one) for name, one in asked.items()}

@@ -18,7 +18,7 @@ from backtrail.history.thread_lock import POLL
 from backtrail.history.validation import check_seconds
 from backtrail.model import At, Checkpoint, Status
 from backtrail.run import forking, questions, steps
-from backtrail.run.commands import Call, Commands, Pause, Write, current_step
+from backtrail.run.commands import Call, Commands, Pause, Write, current_step, enter_run, leave_run
 from backtrail.run.lease import TTL
 from backtrail.run.model import Done, Failure, Key, Outcome, Retry, StepInfo
 from backtrail.run.run_core import RunCore
@@ -254,9 +254,7 @@ class Run(Attributes, ThreadView):
             def call(*args: Any, **kwargs: Any) -> Any:
                 own = None if key is None else key(*args, **kwargs)
                 options = StepOptions(own, retry, at_most_once, check, on_change, raises)
-                return self._drive(
-                    steps.step(self._core, called or function.__name__, function, args, kwargs, options)
-                )
+                return self._drive(steps.step(self._core, called or function.__name__, function, args, kwargs, options))
 
             return call
 
@@ -334,7 +332,12 @@ class Run(Attributes, ThreadView):
     # -- going back, and the end --------------------------------------------------------------------------------------
 
     def fork(
-        self, to: str | None = None, at: At | None = None, *, step: str | int | StepInfo | None = None, input: Any = UNSET
+        self,
+        to: str | None = None,
+        at: At | None = None,
+        *,
+        step: str | int | StepInfo | None = None,
+        input: Any = UNSET,
     ) -> Run:
         """Fork the run at a checkpoint, or before a recorded step: the fork has the steps before it, and is ready to go
         on, with another input if one is given.
@@ -380,6 +383,7 @@ class Run(Attributes, ThreadView):
         self._done.clear()
         self._heart = threading.Thread(target=self._beat, name=f"backtrail run {self.id}", daemon=True)
         self._heart.start()
+        enter_run(self)
         return self
 
     def _beat(self) -> None:
@@ -392,6 +396,7 @@ class Run(Attributes, ThreadView):
                 continue  # the store may come back before the lease runs out
 
     def __exit__(self, kind: Raised, error: BaseException | None, trace: TracebackType | None) -> None:
+        leave_run(self)
         self._done.set()
         if self._heart is not None:
             self._heart.join()
