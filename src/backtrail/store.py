@@ -21,12 +21,12 @@ from backtrail.model import At, Copied, Kind, Progress, Pruned, ThreadInfo, Veri
 from backtrail.thread import Thread
 
 if TYPE_CHECKING:  # imported by the methods that need them: most programs use one or two
+    import threading
+
     from backtrail.history.replication import Synced
     from backtrail.importers import Report as Imported
     from backtrail.options import Options
     from backtrail.replicate.status import Status
-    import threading
-
     from backtrail.run import Pending, Replayed, Run, RunInfo
     from backtrail.session import Session, SessionInfo
     from backtrail.typing import Key, Policy, Statuses, Target

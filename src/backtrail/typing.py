@@ -32,7 +32,19 @@ else:
     S = TypeVar("S")  #: the type of a thread's states
     F_co = TypeVar("F_co", covariant=True)  #: None, if a session's failed writes return None; else Never
 
-__all__ = ["At", "Expect", "Facts", "Files", "OnConflict", "Progress", "Record", "State", "Status", "Statuses", "Target"]
+__all__ = [
+    "At",
+    "Expect",
+    "Facts",
+    "Files",
+    "OnConflict",
+    "Progress",
+    "Record",
+    "State",
+    "Status",
+    "Statuses",
+    "Target",
+]
 
 
 class _Dataclass(Protocol):

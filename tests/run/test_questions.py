@@ -208,7 +208,14 @@ def test_pending_lists_newest_first_in_pages(everywhere: Any) -> None:
     assert [one.run_id for one in everywhere.pending(limit=2, after="r3")] == ["r2", "r0"]
     assert [one.run_id for one in everywhere.pending(prefix="r0")] == ["r0"]
     statuses = {info.id: info.status for info in everywhere.runs()}
-    assert statuses == {"r0": "waiting", "r1": "ready", "r2": "waiting", "r3": "waiting", "r4": "waiting", "plain": "running"}
+    assert statuses == {
+        "r0": "waiting",
+        "r1": "ready",
+        "r2": "waiting",
+        "r3": "waiting",
+        "r4": "waiting",
+        "plain": "running",
+    }
     assert [info.id for info in everywhere.runs(status=["ready", "running"])] == ["r1", "plain"]
     assert len(everywhere.threads(kind="run")) == 6
     assert [info.id for info in everywhere.threads(kind="run", newest_first=True, limit=2)] == ["r1", "plain"]
@@ -330,7 +337,8 @@ def test_a_schema_that_would_not_be_applied_is_refused_when_the_question_is_aske
 
 
 @pytest.mark.parametrize(
-    "bad", [{"expires": -1}, {"expires": "soon"}, {"expires": dt.datetime(2030, 1, 1)}, {"wait": -1}, {"about": object()}]
+    "bad",
+    [{"expires": -1}, {"expires": "soon"}, {"expires": dt.datetime(2030, 1, 1)}, {"wait": -1}, {"about": object()}],
 )
 def test_bad_arguments_of_a_question_are_refused(store: Any, bad: dict[str, Any]) -> None:
     with store.run("r") as run, pytest.raises(backtrail.InvalidInput):

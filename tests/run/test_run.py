@@ -19,8 +19,8 @@ import backtrail.aio
 from backtrail.engines.base import Lease, Taken
 from backtrail.engines.coroutines import finish
 from backtrail.engines.memory import MemoryEngine
-from backtrail.run import lease_owner
 from backtrail.run import lease as run_module
+from backtrail.run import lease_owner
 from fix_children import Child
 from fix_children import run as in_child
 
@@ -35,7 +35,9 @@ def fail_after(store: Any, id: str, iterations: int) -> None:
         run.system_prompt = "be brief"
         for number in range(iterations):
             run.messages.append({"role": "user", "content": f"step {number}"})
-            run.checkpoint(input_tokens=10 * (number + 1), output_tokens=number, custom={"model": "m-1", "errors": number})
+            run.checkpoint(
+                input_tokens=10 * (number + 1), output_tokens=number, custom={"model": "m-1", "errors": number}
+            )
         raise Boom
 
 
@@ -137,7 +139,14 @@ def test_the_iteration_of_a_checkpoint_can_be_given(store: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    "bad", [{"iteration": -1}, {"input_tokens": "3"}, {"output_tokens": True}, {"messages": "text"}, {"custom": {"x": object()}}]
+    "bad",
+    [
+        {"iteration": -1},
+        {"input_tokens": "3"},
+        {"output_tokens": True},
+        {"messages": "text"},
+        {"custom": {"x": object()}},
+    ],
 )
 def test_bad_values_are_refused_and_nothing_is_saved(store: Any, bad: dict[str, Any]) -> None:
     run = store.run("r")

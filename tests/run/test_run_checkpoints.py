@@ -14,7 +14,9 @@ import backtrail
 def start(store: Any, iterations: int = 3) -> Any:
     run = store.run("nightly", task="clean up")
     for n in range(1, iterations + 1):
-        run.checkpoint(messages=[f"message {m}" for m in range(n)], label=f"iteration {n}", tags=["ok"], custom={"model": "small"})
+        run.checkpoint(
+            messages=[f"message {m}" for m in range(n)], label=f"iteration {n}", tags=["ok"], custom={"model": "small"}
+        )
     return run
 
 

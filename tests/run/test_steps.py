@@ -219,7 +219,9 @@ def test_a_recorded_failure_is_what_it_was_if_its_class_is_named(opener: Any) ->
     def program(store: Any) -> list[str]:
         caught = []
         with store.run("r") as run:
-            for n, error in enumerate((Own("own"), Boom("boom"), KeyError("key"), UnicodeDecodeError("x", b"", 0, 1, "y"))):
+            for n, error in enumerate(
+                (Own("own"), Boom("boom"), KeyError("key"), UnicodeDecodeError("x", b"", 0, 1, "y"))
+            ):
                 try:
                     run.step("fail", fail, error, key=n, raises=(Own,))
                 except Own as found:
@@ -241,7 +243,11 @@ def test_a_recorded_failure_is_what_it_was_if_its_class_is_named(opener: Any) ->
             try:
                 run.step("fail", fail, error, key=n, raises=(Own,))
             except Exception as found:
-                caught.append(",".join(cls.__name__ for cls in (Own, Boom, KeyError, backtrail.StepFailed) if isinstance(found, cls)))
+                caught.append(
+                    ",".join(
+                        cls.__name__ for cls in (Own, Boom, KeyError, backtrail.StepFailed) if isinstance(found, cls)
+                    )
+                )
         raise InterruptedError
     assert caught == ["Own,StepFailed", "StepFailed", "KeyError,StepFailed", "StepFailed"]
 
@@ -414,7 +420,9 @@ def test_bad_names_of_steps_are_refused(store: Any, name: Any) -> None:
 
 
 def test_a_state_that_was_changed_by_hand_is_an_error_that_names_it(store: Any) -> None:
-    for n, bad in enumerate(({"steps": [1]}, {"asked": []}, {"status": "odd"}, {"steps": [{"kind": "step"}]}, {"due": "x"})):
+    for n, bad in enumerate(
+        ({"steps": [1]}, {"asked": []}, {"status": "odd"}, {"steps": [{"kind": "step"}]}, {"due": "x"})
+    ):
         store.run(f"r{n}").checkpoint()
         store.thread(f"r{n}").update(bad)
         with pytest.raises(backtrail.InvalidInput, match="cannot be read as a run"), store.run(f"r{n}"):

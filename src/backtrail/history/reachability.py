@@ -18,7 +18,9 @@ from backtrail.history.lineage_view import LineageView, Throttle
 from backtrail.history.state_reader import StateReader
 from backtrail.history.zstd_dictionary import is_dictionary
 
-PLAIN_KINDS = frozenset({"thread", "session", *run_status.KINDS.values()})  # kinds whose blobs are all named by their roots
+PLAIN_KINDS = frozenset(
+    {"thread", "session", *run_status.KINDS.values()}
+)  # kinds whose blobs are all named by their roots
 ASIDE, GAP = b"aside:", b"gap:"  # prefixes of blobs in which a repair keeps damaged records, and the gaps it left
 # A blob named just ASIDE marks that there are others, whose names begin with it.
 _BATCH = 128  # rows whose roots are read at once

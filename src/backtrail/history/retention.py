@@ -143,7 +143,11 @@ def kept(policy: Retention, now: int, view: LineageView, heads: Sequence[Head]) 
 
 def expired(policy: Retention, now: int, head: Head) -> bool:
     """True if a thread has been idle for longer than its ttl, or a run has been finished for long enough."""
-    if head.kind == _FINISHED and policy.finished_runs is not None and head.updated < now - micros(policy.finished_runs):
+    if (
+        head.kind == _FINISHED
+        and policy.finished_runs is not None
+        and head.updated < now - micros(policy.finished_runs)
+    ):
         return True
     return policy.ttl is not None and head.updated < now - micros(policy.ttl)
 

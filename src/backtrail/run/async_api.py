@@ -276,7 +276,12 @@ class AsyncRun(Attributes, AsyncThreadView):
     # -- going back, and the end --------------------------------------------------------------------------------------
 
     async def fork(
-        self, to: str | None = None, at: At | None = None, *, step: str | int | StepInfo | None = None, input: Any = UNSET
+        self,
+        to: str | None = None,
+        at: At | None = None,
+        *,
+        step: str | int | StepInfo | None = None,
+        input: Any = UNSET,
     ) -> AsyncRun:
         """Fork the run at a checkpoint, or before a recorded step: the fork has the steps before it, and is ready to go
         on, with another input if one is given.

@@ -76,9 +76,7 @@ class AsyncWorker:
         """Wait for some seconds, for a run to end, or for the stop."""
         stopped = asyncio.ensure_future(self._stop.wait())
         try:
-            await asyncio.wait(
-                [stopped, *self._going.values()], timeout=seconds, return_when=asyncio.FIRST_COMPLETED
-            )
+            await asyncio.wait([stopped, *self._going.values()], timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
         finally:
             stopped.cancel()
 

@@ -28,7 +28,9 @@ class Retry(msgspec.Struct, frozen=True):
             raise InvalidInput(f"times must be an int from 1 up, not {self.times!r:.40}")
         check_seconds(self.backoff, "backoff")
         check_seconds(self.longest, "longest")
-        if type(self.on) is not tuple or not all(isinstance(one, type) and issubclass(one, Exception) for one in self.on):
+        if type(self.on) is not tuple or not all(
+            isinstance(one, type) and issubclass(one, Exception) for one in self.on
+        ):
             raise InvalidInput(f"on must be a tuple of exception classes, not {self.on!r:.80}")
 
     def pause(self, attempts: int) -> float:

@@ -45,9 +45,7 @@ EXPIRED = "QuestionExpired"
 _FIRST_POLL, _LAST_POLL = 0.02, 1.0  # seconds between two looks for an answer, while the caller waits in place
 
 
-def ask(
-    core: RunCore, name: str, question: Any, about: Any, form: Any, expires: Any, wait: float
-) -> Commands[Any]:
+def ask(core: RunCore, name: str, question: Any, about: Any, form: Any, expires: Any, wait: float) -> Commands[Any]:
     """Ask a question, or hand out its answer. `Suspended` if there is none after `wait` seconds."""
     core.check_at_work(f"question {check_name(name, 'the name of a question')!r}")
     schema, limit = schema_of(form), check_time(expires, "expires")

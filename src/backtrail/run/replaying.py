@@ -73,7 +73,9 @@ class ReplayCore(RunCore):
         """The recording of a run."""
         recorded = RunCore(context, run_id)
         if not await recorded.load():
-            raise ThreadNotFound(recorded.id, f"run {recorded.id!r} does not exist: store.runs(status='all') lists them")
+            raise ThreadNotFound(
+                recorded.id, f"run {recorded.id!r} does not exist: store.runs(status='all') lists them"
+            )
         core = cls(context, run_id, recorded.task)
         core.recorded = recorded
         core.recording = Recording(core.id, 0, recorded.recording.steps.values())

@@ -41,7 +41,7 @@ _FIELDS: dict[str, type] = {
     **dict.fromkeys(NUMBERS, int),
     "custom": dict,
 }
-TOKEN, SEGMENT, INPUT, RESULT, ERROR, ENDED = "token", "segment", "input", "result", "error", "ended"  # noqa: S105 - keys of the state
+TOKEN, SEGMENT, INPUT, RESULT, ERROR, ENDED = "token", "segment", "input", "result", "error", "ended"
 ANSWERED = "answered"  #: the custom field of a checkpoint that an answer made
 _OVER = (DUE, ERROR, ENDED, RESULT)  # keys that a run which goes on has no more
 _ABSORBED = 64  # answers that may have come since this handle wrote last
@@ -459,7 +459,9 @@ class RunCore(RunLease):
 
     def _waiting(self, asked: dict[str, Question]) -> _Waiting:
         status: Status = "waiting" if asked else "sleeping" if self.wakes else "ready"
-        due = min([*(one.expires for one in asked.values() if one.expires is not None), *self.wakes.values()], default=0)
+        due = min(
+            [*(one.expires for one in asked.values() if one.expires is not None), *self.wakes.values()], default=0
+        )
         changes: dict[str, Any] = {STATUS: status}
         if asked:
             changes[ASKED] = {name: msgspec.structs.asdict(one) for name, one in asked.items()}

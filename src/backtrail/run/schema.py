@@ -136,7 +136,12 @@ def _fault(schema: Any, value: Any, where: str) -> str | None:
         if None not in faults:
             return faults[0] if len(faults) == 1 else f"{where} is {short_repr(value)}, which fits no alternative"
     for name, (kinds, fits, words) in _LIMITS.items():
-        if name in schema and isinstance(value, kinds) and not isinstance(value, bool) and not fits(value, schema[name]):
+        if (
+            name in schema
+            and isinstance(value, kinds)
+            and not isinstance(value, bool)
+            and not fits(value, schema[name])
+        ):
             return f"{where} is {short_repr(value)}, which {words} {schema[name]}"
     if isinstance(value, dict):
         return _object_fault(schema, value, where)

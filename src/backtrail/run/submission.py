@@ -58,7 +58,9 @@ async def resubmit(context: Context, id: str) -> RunCore:
     """Make a failed run ready again: the steps it has done are kept, the one that failed is done again."""
     core = RunCore(context, id)
     if not await core.load():
-        raise ThreadNotFound(core.id, f"run {core.id!r} does not exist: store.runs(status='failed') lists those to retry")
+        raise ThreadNotFound(
+            core.id, f"run {core.id!r} does not exist: store.runs(status='failed') lists those to retry"
+        )
     if core.status != "failed":
         raise InvalidInput(f"run {core.id!r} is {core.status}: only a failed run is submitted again")
 

@@ -254,9 +254,7 @@ class Run(Attributes, ThreadView):
             def call(*args: Any, **kwargs: Any) -> Any:
                 own = None if key is None else key(*args, **kwargs)
                 options = StepOptions(own, retry, at_most_once, check, on_change, raises)
-                return self._drive(
-                    steps.step(self._core, called or function.__name__, function, args, kwargs, options)
-                )
+                return self._drive(steps.step(self._core, called or function.__name__, function, args, kwargs, options))
 
             return call
 
@@ -334,7 +332,12 @@ class Run(Attributes, ThreadView):
     # -- going back, and the end --------------------------------------------------------------------------------------
 
     def fork(
-        self, to: str | None = None, at: At | None = None, *, step: str | int | StepInfo | None = None, input: Any = UNSET
+        self,
+        to: str | None = None,
+        at: At | None = None,
+        *,
+        step: str | int | StepInfo | None = None,
+        input: Any = UNSET,
     ) -> Run:
         """Fork the run at a checkpoint, or before a recorded step: the fork has the steps before it, and is ready to go
         on, with another input if one is given.

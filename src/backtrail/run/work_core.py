@@ -53,7 +53,7 @@ class WorkCore:
         self.tasks = dict(tasks)
         self.workers = workers
         self._asleep: dict[str, int] = {}  # when each run that sleeps or waits goes on
-        self._seen = {status: 0 for status in WAITING}  # the newest change among them that was read
+        self._seen = dict.fromkeys(WAITING, 0)  # the newest change among them that was read
         self._read_all = -_ALL_AGAIN
         self._looked_behind = -_ALL_AGAIN
         self._refused: dict[str, float] = {}
