@@ -505,7 +505,7 @@ class RunCore(RunLease):
         changes = {STATUS: status, ENDED: now_micros(), **outcome}
         over = tuple(key for key in (DUE, ASKED, ERROR, RESULT) if key not in changes)
 
-        # A run that failed is resumed at its last checkpoint; what the program had in its attributes since is not saved.
+        # A run that failed is resumed at its last checkpoint: what its program had in the attributes is not saved.
         fields = {} if status == "failed" else self.state()
 
         def plan(planner: Planner) -> PlannedRow:
