@@ -21,12 +21,12 @@ from backtrail.model import At, Copied, Kind, Progress, Pruned, ThreadInfo, Veri
 from backtrail.thread import Thread
 
 if TYPE_CHECKING:  # imported by the methods that need them: most programs use one or two
+    import threading
+
     from backtrail.history.replication import Synced
     from backtrail.importers import Report as Imported
     from backtrail.options import Options
     from backtrail.replicate.status import Status
-    import threading
-
     from backtrail.run import Pending, Replayed, Run, RunInfo
     from backtrail.session import Session, SessionInfo
     from backtrail.typing import Key, Policy, Statuses, Target
@@ -205,9 +205,9 @@ class Store:
 
             store.work({"summarise": summarise}, workers=4)
 
-        A function gets the run and its input, and returns the result. New, answered and due runs are taken up, and those
-        that a worker left behind that died; any number of processes may work at once, and none does a run that another
-        does. To stop (`stop` can be set instead of a signal), runs stop before their next step, ready for another
+        A function gets the run and its input, and returns the result. New, answered and due runs are taken up, and
+        those that a worker left behind that died; any number of processes may work at once, and none does a run that
+        another does. To stop (`stop` can be set instead of a signal), runs stop before their next step, ready for another
         worker; after `grace` seconds they are not waited for. With `drain`, it returns once nothing is ready or due.
         Returns how many runs were taken up.
         """

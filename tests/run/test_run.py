@@ -19,8 +19,8 @@ import backtrail.aio
 from backtrail.engines.base import Lease, Taken
 from backtrail.engines.coroutines import finish
 from backtrail.engines.memory import MemoryEngine
-from backtrail.run import lease_owner
 from backtrail.run import lease as run_module
+from backtrail.run import lease_owner
 from fix_children import Child
 from fix_children import run as in_child
 

@@ -145,7 +145,7 @@ def test_a_changed_program_is_told_and_can_do_the_step_again(opener: Any) -> Non
     with suppress(Boom), opener().run("r") as run:
         run.step("double", seen.double, 1)
         raise Boom
-    with pytest.raises(backtrail.StepChanged, match="'double'.*rerun") as told, opener().run("r") as run:
+    with pytest.raises(backtrail.StepChanged, match=r"'double'.*rerun") as told, opener().run("r") as run:
         run.step("double", seen.double, 2)
     assert (told.value.run_id, told.value.step) == ("r", "double")
     with suppress(Boom), opener().run("r") as run:
@@ -230,7 +230,7 @@ def test_a_recorded_failure_is_what_it_was_if_its_class_is_named(opener: Any) ->
                     caught.append(f"KeyError {isinstance(found, backtrail.StepFailed)}")
                 except backtrail.StepFailed as found:
                     caught.append(f"StepFailed {found.type.rpartition('.')[2]} {found.reason}")
-                except Exception as found:
+                except Exception as found:  # noqa: BLE001  # of any class
                     caught.append(type(found).__name__)
             raise InterruptedError
 
@@ -242,7 +242,7 @@ def test_a_recorded_failure_is_what_it_was_if_its_class_is_named(opener: Any) ->
         for n, error in enumerate((Own("own"), Boom("boom"), KeyError("key"), UnicodeDecodeError("x", b"", 0, 1, "y"))):
             try:
                 run.step("fail", fail, error, key=n, raises=(Own,))
-            except Exception as found:
+            except Exception as found:  # noqa: BLE001  # of any class
                 caught.append(
                     ",".join(
                         cls.__name__ for cls in (Own, Boom, KeyError, backtrail.StepFailed) if isinstance(found, cls)
@@ -345,7 +345,7 @@ def test_the_idempotency_key_is_the_same_in_each_attempt(opener: Any) -> None:
 def test_a_step_outside_of_a_run_is_refused(store: Any) -> None:
     run = store.run("r")
     for call in (lambda: run.step("s", int), lambda: run.ask("a", "?"), lambda: run.sleep("z", 1)):
-        with pytest.raises(backtrail.StepMisused, match="with store.run"):
+        with pytest.raises(backtrail.StepMisused, match=r"with store\.run"):
             call()
     with run:
         pass
@@ -356,7 +356,7 @@ def test_a_step_outside_of_a_run_is_refused(store: Any) -> None:
 
 def test_a_result_that_cannot_be_saved_is_refused_and_nothing_is_recorded(store: Any) -> None:
     with suppress(Boom), store.run("r") as run:
-        with pytest.raises(backtrail.EncodeError, match="step 'lock'.*not recorded"):
+        with pytest.raises(backtrail.EncodeError, match=r"step 'lock'.*not recorded"):
             run.step("lock", threading.Lock)
         with pytest.raises(backtrail.EncodeError):
             run.step("deep", lambda: deep(1000))
@@ -380,7 +380,7 @@ def test_a_result_over_the_size_limit_is_refused_and_nothing_is_recorded(
 
     monkeypatch.setattr(steps, "MAX_RESULT", 1000)
     with suppress(Boom), store.run("r") as run:
-        with pytest.raises(backtrail.EncodeError, match="step 'large'.*1,0.. bytes"):
+        with pytest.raises(backtrail.EncodeError, match=r"step 'large'.*1,0.. bytes"):
             run.step("large", lambda: "x" * 1000)
         assert run.steps() == []
         raise Boom
@@ -509,7 +509,7 @@ def test_steps_of_one_name_at_the_same_time_need_a_key(tmp_path: Any) -> None:
         thread = threading.Thread(target=lambda: run.step("s", slow))
         thread.start()
         started.wait(30)
-        with pytest.raises(backtrail.StepAmbiguous, match="another thread or task.*key="):
+        with pytest.raises(backtrail.StepAmbiguous, match=r"another thread or task.*key="):
             run.step("s", int)
         assert run.step("other", int) == 0
         go_on.set()

@@ -254,7 +254,7 @@ def test_a_worker_that_was_stopped_for_longer_than_its_lease_cannot_record(tmp_p
         run.step("first", note, log, "first")
         time.sleep(0.5)
         try:
-            run.step("second", lambda: os.getpid())
+            run.step("second", os.getpid)
         except backtrail.LockLost:
             note(log, "fenced")
             raise
@@ -262,13 +262,13 @@ def test_a_worker_that_was_stopped_for_longer_than_its_lease_cannot_record(tmp_p
     with backtrail.open(url) as store:
         store.submit("t", id="r")
         child = work_in_child(url, log, task, workers=1)
-        wait_until(lambda: log.exists())
+        wait_until(log.exists)
         os.kill(child.pid, signal.SIGSTOP)
         time.sleep(0.6)
         with store.run("r", timeout=30) as run:
             monkeypatch.setattr(lease, "TTL", 60.0)
             run.step("first", note, log, "first")
-            run.step("second", lambda: os.getpid())
+            run.step("second", os.getpid)
             os.kill(child.pid, signal.SIGCONT)
             wait_until(lambda: "fenced" in log.read_text())
         child.kill()

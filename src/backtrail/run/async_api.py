@@ -235,7 +235,7 @@ class AsyncRun(Attributes, AsyncThreadView):
             while True:
                 try:
                     outcome = await self._carry_out(command)
-                except BaseException as error:
+                except BaseException as error:  # noqa: BLE001  # the step decides what comes of it
                     command = commands.throw(error)
                 else:
                     command = commands.send(outcome)

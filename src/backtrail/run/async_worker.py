@@ -106,7 +106,7 @@ class AsyncWorker:
             _log.warning("%s", error)
         except Unavailable as error:
             _log.warning("run %r: the store cannot be used now: %s", id, error)
-        except Exception:
+        except Exception:  # noqa: BLE001  # of the user: the run has failed, and the worker goes on
             _log.exception("run %r failed", id)
         return taken
 
@@ -115,7 +115,7 @@ class AsyncWorker:
 def _stopped_by_signals(stop: Callable[[], None]) -> Iterator[None]:
     """SIGTERM and SIGINT call `stop`, where the event loop can be told of them: on Unix, in the main thread."""
     loop = asyncio.get_running_loop()
-    told: list[int] = []
+    told: list[signal.Signals] = []
     try:
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, stop)

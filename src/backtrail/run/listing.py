@@ -157,7 +157,7 @@ class RunListing(CaptionedListing[RunInfo]):
         return found[:limit]
 
     async def _read_facts(self, context: Context, head: Head) -> _Facts:  # type: ignore[override]  # one record of them
-        (facts,) = await super()._read_facts(context, head)
+        facts: _Facts = (await super()._read_facts(context, head))[0]
         return facts
 
 

@@ -28,14 +28,17 @@ class Retry(msgspec.Struct, frozen=True):
             raise InvalidInput(f"times must be an int from 1 up, not {self.times!r:.40}")
         check_seconds(self.backoff, "backoff")
         check_seconds(self.longest, "longest")
-        if type(self.on) is not tuple or not all(
-            isinstance(one, type) and issubclass(one, Exception) for one in self.on
-        ):
-            raise InvalidInput(f"on must be a tuple of exception classes, not {self.on!r:.80}")
+        check_classes(self.on, "on")
 
     def pause(self, attempts: int) -> float:
         """Seconds to wait after so many failed attempts."""
         return min(self.longest, self.backoff * 2.0 ** min(attempts - 1, 60))
+
+
+def check_classes(value: Any, what: str) -> None:
+    """Refuse anything but a tuple of exception classes."""
+    if type(value) is not tuple or not all(isinstance(one, type) and issubclass(one, Exception) for one in value):
+        raise InvalidInput(f"{what} must be a tuple of exception classes, not {value!r:.80}")
 
 
 class Done(msgspec.Struct, frozen=True):

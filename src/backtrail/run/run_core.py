@@ -41,7 +41,7 @@ _FIELDS: dict[str, type] = {
     **dict.fromkeys(NUMBERS, int),
     "custom": dict,
 }
-TOKEN, SEGMENT, INPUT, RESULT, ERROR, ENDED = "token", "segment", "input", "result", "error", "ended"  # noqa: S105 - keys of the state
+TOKEN, SEGMENT, INPUT, RESULT, ERROR, ENDED = "token", "segment", "input", "result", "error", "ended"
 ANSWERED = "answered"  #: the custom field of a checkpoint that an answer made
 _OVER = (DUE, ERROR, ENDED, RESULT)  # keys that a run which goes on has no more
 _ABSORBED = 64  # answers that may have come since this handle wrote last
@@ -505,7 +505,7 @@ class RunCore(RunLease):
         changes = {STATUS: status, ENDED: now_micros(), **outcome}
         over = tuple(key for key in (DUE, ASKED, ERROR, RESULT) if key not in changes)
 
-        # A run that failed is resumed at its last checkpoint; what the program had in its attributes since is not saved.
+        # A run that failed is resumed at its last checkpoint: what its program had in the attributes is not saved.
         fields = {} if status == "failed" else self.state()
 
         def plan(planner: Planner) -> PlannedRow:

@@ -49,7 +49,7 @@ def schema_of(form: Any) -> dict[str, Any] | None:
         return form
     try:
         made: dict[str, Any] = msgspec.json.schema(form)
-        schema = _resolve(made, made.pop("$defs", {}), 0)
+        schema: dict[str, Any] = _resolve(made, made.pop("$defs", {}), 0)
         check_schema(schema, "schema")
     except (TypeError, RecursionError, msgspec.ValidationError) as error:
         raise InvalidInput(f"schema={form!r:.80} is neither a JSON Schema nor a type that has one: {error}") from error

@@ -18,7 +18,7 @@ from backtrail.errors import EncodeError, InvalidInput, StepError, StepFailed, S
 from backtrail.history.records import now_micros
 from backtrail.history.validation import check_name
 from backtrail.run.commands import Call, Commands, Pause, StepScope, Write, current_step
-from backtrail.run.model import Done, Key, Retry
+from backtrail.run.model import Done, Key, Retry, check_classes
 from backtrail.run.recording import STEP, Identity, Record, class_name, digest_of_call, failure_of, record_of
 
 if TYPE_CHECKING:
@@ -49,10 +49,7 @@ class StepOptions(msgspec.Struct, frozen=True):
             raise InvalidInput("check= is asked about steps with at_most_once=True: others are simply done again")
         if self.at_most_once and self.retry is not None and self.retry.times > 1:
             raise InvalidInput("a step with at_most_once=True is never tried twice: leave retry= out")
-        if type(self.raises) is not tuple or not all(
-            isinstance(one, type) and issubclass(one, Exception) for one in self.raises
-        ):
-            raise InvalidInput(f"raises must be a tuple of exception classes, not {self.raises!r:.80}")
+        check_classes(self.raises, "raises")
 
 
 def check_key(key: Any) -> None:

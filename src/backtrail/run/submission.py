@@ -24,7 +24,11 @@ _PAGE = 1000
 
 
 async def submit(
-    context: Context, task: str, input: Any = None, id: str | None = None, at: dt.datetime | None = None
+    context: Context,
+    task: str,
+    input: Any = None,
+    id: str | None = None,
+    at: float | dt.timedelta | dt.datetime | None = None,
 ) -> RunCore:
     """Begin a run for a worker, now or at a time. If there is a run of this id, it is that one."""
     check_name(task, "task")

@@ -301,7 +301,7 @@ class Run(Attributes, ThreadView):
             while True:
                 try:
                     outcome = self._carry_out(command)
-                except BaseException as error:
+                except BaseException as error:  # noqa: BLE001  # the step decides what comes of it
                     command = commands.throw(error)
                 else:
                     command = commands.send(outcome)

@@ -60,18 +60,17 @@ class Worker:
     def _tell(self) -> None:
         self._told = True
 
-    @property
     def _stopping(self) -> bool:
         return self._told or self._stop.is_set()
 
     def _hand_out(self) -> None:
         found: list[str] = []
         pause = FIRST_PAUSE
-        while not self._stopping:
+        while not self._stopping():
             with self._changed:
-                while len(self._going) >= self._core.workers and not self._stopping:
+                while len(self._going) >= self._core.workers and not self._stopping():
                     self._changed.wait(LAST_PAUSE)
-            if self._stopping:
+            if self._stopping():
                 return
             if not found:
                 found = [id for id in self._find() if id not in self._going]
@@ -125,7 +124,7 @@ class Worker:
                 return False
             with run:
                 self._core.check_taken(core)
-                core.stopping = lambda: self._stopping
+                core.stopping = self._stopping
                 finish(core.mark_running())
                 taken = True
                 result = self._core.tasks[core.task](run, core.input)
@@ -139,7 +138,7 @@ class Worker:
             _log.warning("%s", error)
         except Unavailable as error:
             _log.warning("run %r: the store cannot be used now: %s", id, error)
-        except Exception:
+        except Exception:  # noqa: BLE001  # of the user: the run has failed, and the worker goes on
             _log.exception("run %r failed", id)
         return taken
 

@@ -39,7 +39,7 @@ class NotNow(BaseException):
 class WorkCore:
     """Finds runs of these tasks."""
 
-    def __init__(self, context: Context, tasks: Mapping[str, Callable[..., Any]], workers: int, grace: float) -> None:
+    def __init__(self, context: Context, tasks: Any, workers: int, grace: float) -> None:
         if not isinstance(tasks, Mapping) or not tasks:
             raise InvalidInput("work() takes a dict of tasks and their functions, such as {'nightly': nightly}")
         for task, function in tasks.items():
@@ -50,10 +50,10 @@ class WorkCore:
             raise InvalidInput(f"workers must be an int from 1 up, not {workers!r:.40}")
         self.grace = check_seconds(grace, "grace")
         self.context = context
-        self.tasks = dict(tasks)
+        self.tasks: dict[str, Callable[..., Any]] = dict(tasks)
         self.workers = workers
         self._asleep: dict[str, int] = {}  # when each run that sleeps or waits goes on
-        self._seen = {status: 0 for status in WAITING}  # the newest change among them that was read
+        self._seen = dict.fromkeys(WAITING, 0)  # the newest change among them that was read
         self._read_all = -_ALL_AGAIN
         self._looked_behind = -_ALL_AGAIN
         self._refused: dict[str, float] = {}
