@@ -19,7 +19,7 @@ PIP    := -m pip install --quiet --disable-pip-version-check
 JOBS   ?= logical
 SPREAD := -n $(JOBS) --dist loadfile --no-loadscope-reorder
 
-.PHONY: help test test-fast test-nightly test-adapters test-adapters-newest test-suites browser shells pictures demo bench bench-quick bench-adapters bench-growth fuzz simulate several-processes lint format types layers check clean
+.PHONY: help test test-fast test-nightly test-adapters test-adapters-newest test-suites browser shells pictures demo bench bench-quick bench-adapters bench-growth fuzz simulate several-processes run-kills lint format types layers check clean
 .DELETE_ON_ERROR:
 
 help:
@@ -37,6 +37,7 @@ help:
 	@echo "make fuzz           hostile stores, files and requests for MINUTES=5; what goes wrong is kept in fuzz/found"
 	@echo "make simulate       a mirror in a simulated world, for SEEDS=1000 seeds from START=0; SEED=14 shrinks and tells one"
 	@echo "make several-processes  rounds of processes that see different parts of a mirror: ROUNDS=100"
+	@echo "make run-kills      durable runs whose processes are killed at random instants: KILLS=2000 over all engines"
 	@echo "make pictures       the pictures of the docs, from a demo store"
 	@echo "make lint           ruff check and ruff format --check"
 	@echo "make format         ruff format, and the fixes ruff is sure of"
@@ -150,6 +151,10 @@ simulate: $(READY)
 ROUNDS ?= 100
 several-processes: $(READY)
 	PYTHONPATH=tests $(BIN)/python -m several_processes --rounds $(ROUNDS) $(ARGS)
+
+KILLS ?= 2000
+run-kills: $(READY)
+	PYTHONPATH=tests nice -n 15 $(BIN)/python -m run_kills --kills $(KILLS) $(ARGS)
 
 lint: $(READY)
 	$(BIN)/ruff check .

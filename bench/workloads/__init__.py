@@ -27,13 +27,14 @@ _MODULES = {
     "servers": "long_conversation_on_servers",
     "keeping": "codecs_prune_copy",
     "mirror": "mirror_cost",
+    "runs": "durable_runs",
     "files": "workspace_vs_git",
     "scale": "ten_times_larger",
 }
 NAMES = tuple(_MODULES)
 FULL = tuple(name for name in NAMES if name != "scale")  #: those of a full run; `scale` only on request
-#: Those of a quick run. Files take long even at a quarter of their number.
-QUICK = tuple(name for name in FULL if name != "files")
+#: Those of a quick run. Files and runs take long even at a quarter of their number.
+QUICK = tuple(name for name in FULL if name not in ("files", "runs"))
 
 
 def load(name: str) -> Callable[[RunContext], Outcome]:

@@ -17,6 +17,7 @@ MAX_GIVEN = 2**53  #: and those that a caller or a file begins with below this: 
 Shape = Literal["dict", "list", "text", "bytes", "value"]
 Relation = Literal["child", "parent", "sibling"]
 Kind = Literal["thread", "session", "run", "workspace"]
+Status = Literal["running", "ready", "waiting", "sleeping", "finished", "failed"]  #: of a run
 
 
 class Checkpoint(msgspec.Struct, frozen=True, kw_only=True):
@@ -155,13 +156,14 @@ class Retention(msgspec.Struct, frozen=True, kw_only=True):
     keep_labelled: bool = True
     keep_tags: tuple[str, ...] = ()
     undo_window: dt.timedelta = dt.timedelta(days=7)  #: abandoned steps stay for that long
+    finished_runs: dt.timedelta | None = dt.timedelta(days=30)  #: a run may be deleted so long after it has finished
 
     def __post_init__(self) -> None:
         if self.keep_last is not None and type(self.keep_last) is not int:
             raise InvalidInput(f"keep_last must be None or an int, not {self.keep_last!r}")
         if self.keep_last is not None and self.keep_last < 1:
             raise InvalidInput(f"keep_last={self.keep_last} would remove everything: use 1 or more, or None")
-        for name in ("max_age", "ttl", "undo_window"):
+        for name in ("max_age", "ttl", "undo_window", "finished_runs"):
             value = getattr(self, name)
             if value is None and name != "undo_window":
                 continue

@@ -18,6 +18,10 @@ class Conversation(TypedDict):
     messages: list[str]
 
 
+async def fetch(url: str) -> int:
+    return len(url)
+
+
 async def threads(store: AsyncStore, conversation: Conversation) -> None:
     thread = store.thread("t")
     assert_type(thread, AsyncThread[dict[str, Any]])
@@ -77,8 +81,16 @@ async def views(store: AsyncStore) -> None:
         assert_type(run.iteration, int)
         assert_type(await run.undo(), backtrail.Checkpoint)
         assert_type(await run.load(), dict[str, Any])
-        assert_type(await run.checkpoint(["a"], output_tokens=3, model="small"), backtrail.Checkpoint)
+        assert_type(await run.checkpoint(["a"], output_tokens=3, custom={"model": "small"}), backtrail.Checkpoint)
+        assert_type(await run.step("s", fetch, "x"), int)
+        assert_type(await run.step("s", len, "x"), int)
+        assert_type(await run.step(fetch)("x"), int)
+        assert_type(await run.ask("ok?", "?"), Any)
+        assert_type(await run.steps(), list[backtrail.StepInfo])
     assert_type(await store.runs(), list[backtrail.RunInfo])
+    assert_type(await store.pending(), list[backtrail.Pending])
+    assert_type(await store.submit("t", 1), AsyncRun)
+    assert_type(await run.fork(step=1), AsyncRun)
 
     ws = store.workspace("project", cache=False)
     assert_type(ws, AsyncWorkspace)

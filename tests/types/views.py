@@ -8,6 +8,7 @@ from typing import Any, TypedDict, assert_type
 import backtrail
 from backtrail.importers import Report
 from backtrail.typing import Files
+from backtrail.typing import Status as RunStatus
 from backtrail.workspace import Changes, FileDiff, Status
 
 
@@ -76,6 +77,14 @@ def logs(session: backtrail.Session[None]) -> bool:
     return session.add("user", "hello") is None
 
 
+def double(number: int) -> int:
+    return 2 * number
+
+
+def task(run: backtrail.Run, input: Any) -> str:
+    return run.step("s", str, input)
+
+
 def runs(store: backtrail.Store, turns: list[Turn]) -> None:
     with store.run("r", task="nightly", timeout=1) as run:
         assert_type(run, backtrail.Run)
@@ -88,12 +97,22 @@ def runs(store: backtrail.Store, turns: list[Turn]) -> None:
         assert_type(run.output_tokens, int)
         assert_type(run.custom, dict[str, Any])
         assert_type(run.thread, backtrail.Thread[dict[str, Any]])
-        assert_type(run.checkpoint(turns, input_tokens=3, model="small"), backtrail.Checkpoint)
+        assert_type(run.checkpoint(turns, input_tokens=3, custom={"model": "small"}), backtrail.Checkpoint)
         assert_type(run.checkpoint(label="x", tags=["a"]), backtrail.Checkpoint)
         assert_type(run.undo(), backtrail.Checkpoint)
         assert_type(run.rewind("@~1"), backtrail.Checkpoint)
         assert_type(run.load(), dict[str, Any])
         assert_type(run.history(), list[backtrail.Checkpoint])
+        assert_type(run.step("s", len, "x"), int)
+        assert_type(run.step("s", len, "x", key="k", retry=backtrail.Retry(3)), int)
+        assert_type(run.step(double)(3), int)
+        assert_type(run.step("d", key=lambda number: number)(double)(3), int)
+        assert_type(run.ask("ok?", "?", schema=bool), Any)
+        assert_type(run.status, RunStatus)
+        assert_type(run.error, backtrail.Failure | None)
+        run.step(double)("3")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+        run.step("s", len, "x", retry=3)  # type: ignore[call-overload]  # pyright: ignore[reportCallIssue, reportArgumentType]
+        run.checkpoint(model="small")  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
         run.messages = [{"role": "user"}]
         run.input_tokens += 3
         run.input_tokens = "3"  # type: ignore[assignment]  # pyright: ignore[reportAttributeAccessIssue]
@@ -103,6 +122,15 @@ def runs(store: backtrail.Store, turns: list[Turn]) -> None:
     assert_type(run.exists(), bool)
     assert_type(run.resume(), backtrail.Checkpoint)
     assert_type(store.runs(), list[backtrail.RunInfo])
+    assert_type(store.runs(status=["failed", "ready"]), list[backtrail.RunInfo])
+    assert_type(run.steps(), list[backtrail.StepInfo])
+    assert_type(run.outcome(), backtrail.Outcome)
+    assert_type(run.fork(step="plan", input=3), backtrail.Run)
+    assert_type(store.pending(), list[backtrail.Pending])
+    assert_type(store.submit("t", {"a": 1}), backtrail.Run)
+    assert_type(store.work({"t": task}, workers=2), int)
+    assert_type(store.replay("r", task), backtrail.Replayed)
+    store.runs(status="odd")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
 
 
 def workspaces(store: backtrail.Store, saved: backtrail.Checkpoint) -> None:

@@ -4,28 +4,35 @@ Each transcript (a session's, or that of a subagent under it) is one backtrail s
 transcript's entries. An entry whose `uuid` is already stored is not added again, whoever added it: each append expects
 the head it has read, and reads again if another writer was faster. The summary that the SDK folds from the entries is
 saved with them.
+
+`durable_tool` makes the calls of an in-process tool steps of the current run.
 """
 
 from __future__ import annotations
 
+import dataclasses
+import hashlib
+import json
 import threading
+from collections.abc import Callable
 from typing import Any, cast
 
 import msgspec
 
 from backtrail.adapters.optional_import import require_extra
+from backtrail.adapters.run_steps import require_run, step_async
 from backtrail.adapters.sync_bridge import SyncBridge, maybe_await
 from backtrail.adapters.thread_ids import escape_part, join_parts, split_parts
 from backtrail.adapters.thread_writes import delete_if_present, retry_on_conflict
 from backtrail.aio import AsyncStore
-from backtrail.errors import NotFound
+from backtrail.errors import InvalidInput, NotFound
 from backtrail.lru import LRU
 from backtrail.message_shapes import user_turns
 from backtrail.model import ThreadInfo
 from backtrail.store import Store
 
 with require_extra("claude"):
-    from claude_agent_sdk import fold_session_summary
+    from claude_agent_sdk import SdkMcpTool, fold_session_summary
     from claude_agent_sdk.types import (
         SessionKey,
         SessionListSubkeysKey,
@@ -194,3 +201,26 @@ def _new_entries(entries: list[SessionStoreEntry], stored: frozenset[str]) -> tu
             uuids.add(uuid)
         new.append(dict(entry))
     return new, uuids
+
+
+def durable_tool(tool: SdkMcpTool[Any], key: Callable[[Any], str | int] | None = None) -> SdkMcpTool[Any]:
+    """A copy of an in-process tool whose calls are steps of the current run.
+
+        server = create_sdk_mcp_server("shop", tools=[durable_tool(pay, key=lambda given: given["order"])])
+
+    The SDK does not tell a tool the id of its call, so calls are told apart by `key`, which is given the arguments; by
+    default by all of them: within one run, a second call with the same arguments gets the result of the first.
+    """
+    if not isinstance(tool, SdkMcpTool):
+        raise InvalidInput(f"durable_tool() takes a tool, as @tool makes it, not {type(tool).__name__}")
+
+    async def handler(given: Any) -> Any:
+        run = require_run(f"the durable tool {tool.name!r}")
+        own = _digest(given) if key is None else str(key(given))
+        return await step_async(run, tool.name, tool.handler, given, key=own)
+
+    return dataclasses.replace(tool, handler=handler)
+
+
+def _digest(given: Any) -> str:
+    return hashlib.blake2b(json.dumps(given, sort_keys=True).encode(), digest_size=16).hexdigest()

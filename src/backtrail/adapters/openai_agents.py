@@ -5,29 +5,40 @@ the items before it. A write whose task is cancelled is waited for, so that it i
 has happened. Clearing, popping and replacing leave the earlier checkpoints in the history, where they can be rewound
 to, forked from or compared. The SDK's compaction finds here what it looks for in a session (`_get_compaction_snapshot`
 and `_atomic_replace_items`), and replaces items in one checkpoint.
+
+`durable_tool` makes the calls of a tool steps of the current run, and `run_with_approvals` the SDK's interruptions
+questions of it, which `store.pending()` lists.
 """
 
 from __future__ import annotations
 
 import asyncio
+import copy
 import json
 from collections.abc import Awaitable, Callable
 from typing import Any, NamedTuple, cast
 
 from backtrail.adapters.optional_import import require_extra
+from backtrail.adapters.run_steps import Question, ask_all, require_run, step_async
 from backtrail.adapters.sync_bridge import SyncBridge, maybe_await
 from backtrail.adapters.thread_writes import retry_on_conflict
-from backtrail.aio import AsyncStore
+from backtrail.aio import AsyncRun, AsyncStore
+from backtrail.errors import InvalidInput
 from backtrail.model import Checkpoint
 from backtrail.store import Store
 
 with require_extra("openai-agents"):
-    from agents.items import TResponseInputItem
+    from agents import Agent, Runner, RunResult
+    from agents.items import ToolApprovalItem, TResponseInputItem
     from agents.memory import SessionABC, SessionSettings
     from agents.memory.session_settings import coerce_session_settings, resolve_session_limit
     from agents.result import RunResultBase
+    from agents.run_state import RunState
+    from agents.tool import FunctionTool
+    from agents.tool_context import ToolContext
 
 _USAGE = "usage"
+_CALL = ("arguments", "call_id")  # of a tool call, shown to whoever approves it
 
 
 class _CompactionSnapshot(NamedTuple):
@@ -196,3 +207,72 @@ class BacktrailSession(SessionABC):
 def _as_json(items: list[TResponseInputItem]) -> list[Any]:
     """Items as they come back from JSON; `TypeError` or `ValueError` for what it does not have."""
     return cast("list[Any]", json.loads(json.dumps(items)))
+
+
+def durable_tool(tool: FunctionTool) -> FunctionTool:
+    """A copy of a tool whose calls are steps of the current run: each is done once, by the id of its call.
+
+        @durable_tool
+        @function_tool
+        def pay(order: str) -> str: ...
+
+    A call that the SDK makes again with the same id, as when a `RunState` is resumed, gets the recorded output. The
+    output must be text or another value that can be saved.
+    """
+    if not isinstance(tool, FunctionTool):
+        raise InvalidInput(
+            f"durable_tool() takes a FunctionTool, as function_tool() makes it, not {type(tool).__name__}"
+        )
+    inner = tool.on_invoke_tool
+
+    async def invoke(context: ToolContext[Any], arguments: str) -> Any:
+        run = require_run(f"the durable tool {tool.name!r}")
+        return await step_async(
+            run, tool.name, lambda given: inner(context, given), arguments, key=context.tool_call_id
+        )
+
+    durable = copy.copy(tool)
+    durable.on_invoke_tool = invoke
+    return durable
+
+
+async def run_with_approvals(
+    run: AsyncRun, agent: Agent[Any], input: str | list[TResponseInputItem], *, name: str = "agent", **options: Any
+) -> RunResult:
+    """Run an agent inside of a durable run; tool calls that need an approval are questions of it.
+
+        async with store.run("refund-12") as run:
+            result = await run_with_approvals(run, agent, "Refund order 12")
+
+    `store.pending()` lists them, each bound to the call that is shown; `store.answer()` takes True or False. `Suspended`
+    leaves the block until all are answered. The SDK's `RunState` is saved in the run, so another process goes on from
+    there, with the same calls. `name` tells several agents in one run apart; the options are those of `Runner.run`.
+    """
+    field = f"openai-agents {name}"
+    saved = run.custom.get(field)
+    given: Any = input if saved is None else await RunState.from_string(agent, saved)
+    while True:
+        if isinstance(given, RunState):
+            await _ask_approvals(run, given)
+        result = await Runner.run(agent, given, **options)
+        if not result.interruptions:
+            return result
+        given = result.to_state()
+        await run.checkpoint(custom={field: given.to_string()})
+
+
+async def _ask_approvals(run: AsyncRun, state: RunState[Any, Any]) -> None:
+    """Put the answers into the state."""
+    waiting = state.get_interruptions()
+    for item, approved in zip(waiting, await ask_all(run, list(map(_approval, waiting))), strict=True):
+        if approved:
+            state.approve(item)
+        else:
+            state.reject(item)
+
+
+def _approval(item: ToolApprovalItem) -> Question:
+    raw = item.raw_item
+    call = {field: raw.get(field) if isinstance(raw, dict) else getattr(raw, field, None) for field in _CALL}
+    about = {"tool": item.tool_name, **call}
+    return Question(f"approve {call['call_id']}", f"Allow the call of {item.tool_name}?", bool, about)

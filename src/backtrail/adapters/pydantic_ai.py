@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from backtrail.adapters.optional_import import require_extra
+from backtrail.adapters.pydantic_ai_durability import BacktrailDurability
 from backtrail.adapters.sync_bridge import SyncBridge, maybe_await
 from backtrail.adapters.thread_ids import join_parts, split_parts
 from backtrail.aio import AsyncStore
@@ -30,6 +31,8 @@ with require_extra("pydantic-ai"):
         ConversationStore,
     )
     from pydantic_ai.messages import ModelMessagesTypeAdapter
+
+__all__ = ["BacktrailConversationStore", "BacktrailDurability"]
 
 _ID_PREFIX = "pydantic-ai"
 _MESSAGES, _RECORD, _TIPS = "messages", "record", "tips"  # keys of the state

@@ -48,7 +48,7 @@ class SyncBridge:
     def run_sync(self, coroutine: Coroutine[Any, Any, T]) -> T:
         """Run a coroutine from a sync method of a framework."""
         if self._store_is_sync:
-            return _run_in_place(coroutine)
+            return run_in_place(coroutine)
         if self._loop is None or self._loop is _running_loop():
             coroutine.close()
             raise InvalidInput(
@@ -66,7 +66,7 @@ async def _run_in_thread(coroutine: Coroutine[Any, Any, T]) -> T:
     def run() -> T:
         if not unclaimed.acquire(blocking=False):
             raise RuntimeError("nobody waits for this call any more")
-        return _run_in_place(coroutine)
+        return run_in_place(coroutine)
 
     try:
         return await anyio.to_thread.run_sync(run, abandon_on_cancel=True)
@@ -75,7 +75,7 @@ async def _run_in_thread(coroutine: Coroutine[Any, Any, T]) -> T:
             coroutine.close()
 
 
-def _run_in_place(coroutine: Coroutine[Any, Any, T]) -> T:
+def run_in_place(coroutine: Coroutine[Any, Any, T]) -> T:
     """Run a coroutine that never suspends, as those over a `Store` never do."""
     try:
         coroutine.send(None)

@@ -17,6 +17,7 @@ import msgspec
 
 from backtrail.engines.base import LAST_STEP, Head
 from backtrail.errors import DECODE_ERRORS, Corrupt, InvalidInput
+from backtrail.history import run_status
 from backtrail.history.ancestry import HistoryStep
 from backtrail.history.lineage_view import LineageView
 from backtrail.history.records import MarkBody, Meta, move_head, open_note
@@ -25,10 +26,12 @@ from backtrail.history.thread_handle import S, ThreadHandle
 from backtrail.model import Retention
 
 KEEP_ALL = Retention()
+_FINISHED = run_status.KINDS["finished"]
 _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
 _NUMBER = re.compile(r"[0-9]{1,15}")
 _SPAN = re.compile(r"(\d+(?:\.\d+)?)([smhdw])")
 _ENCODER = msgspec.msgpack.Encoder()
+_DEFAULT_FINISHED = 30 * 86_400 * 1_000_000  # of a policy that was stored without it
 
 
 class _Stored(msgspec.Struct, frozen=True, array_like=True):
@@ -40,6 +43,7 @@ class _Stored(msgspec.Struct, frozen=True, array_like=True):
     keep_labelled: bool
     keep_tags: tuple[str, ...]
     undo_window: int
+    finished_runs: int | None = _DEFAULT_FINISHED
 
 
 _STORED = msgspec.msgpack.Decoder(_Stored)
@@ -63,7 +67,9 @@ def parse(text: str) -> Retention:
         name, _, value = part.partition("=")
         if name == "keep_last" and _NUMBER.fullmatch(value):
             fields[name] = int(value)
-        elif name in ("max_age", "ttl", "undo_window") and (span := _SPAN.fullmatch(value)):
+        elif name == "finished_runs" and value == "keep":
+            fields[name] = None
+        elif name in ("max_age", "ttl", "undo_window", "finished_runs") and (span := _SPAN.fullmatch(value)):
             fields[name] = dt.timedelta(seconds=float(span[1]) * _UNITS[span[2]])
         elif name == "keep_labelled" and value in ("true", "false"):
             fields[name] = value == "true"
@@ -72,7 +78,7 @@ def parse(text: str) -> Retention:
         else:
             raise InvalidInput(
                 f"retention: {part!r} is not understood; write for example "
-                "keep_last=10,max_age=24h,ttl=30d,undo_window=7d,keep_labelled=true,keep_tags=a+b"
+                "keep_last=10,max_age=24h,ttl=30d,undo_window=7d,finished_runs=30d,keep_labelled=true,keep_tags=a+b"
             )
     return Retention(**fields)
 
@@ -87,6 +93,7 @@ def pack_retention(policy: Retention) -> bytes:
             policy.keep_labelled,
             policy.keep_tags,
             micros(policy.undo_window),
+            None if policy.finished_runs is None else micros(policy.finished_runs),
         )
     )
 
@@ -104,6 +111,7 @@ def unpack_retention(data: bytes, where: str) -> Retention:
         keep_labelled=stored.keep_labelled,
         keep_tags=stored.keep_tags,
         undo_window=dt.timedelta(microseconds=stored.undo_window),
+        finished_runs=None if stored.finished_runs is None else dt.timedelta(microseconds=stored.finished_runs),
     )
 
 
@@ -133,16 +141,22 @@ def kept(policy: Retention, now: int, view: LineageView, heads: Sequence[Head]) 
             yield one
 
 
-def expired(policy: Retention, now: int, updated: int) -> bool:
-    """True if a thread has been idle for longer than its ttl."""
-    return policy.ttl is not None and updated < now - micros(policy.ttl)
+def expired(policy: Retention, now: int, head: Head) -> bool:
+    """True if a thread has been idle for longer than its ttl, or a run has been finished for long enough."""
+    if (
+        head.kind == _FINISHED
+        and policy.finished_runs is not None
+        and head.updated < now - micros(policy.finished_runs)
+    ):
+        return True
+    return policy.ttl is not None and head.updated < now - micros(policy.ttl)
 
 
 def keeps_all(policy: Retention, now: int, head: Head) -> bool:
     """True if a thread that has never moved but by saves keeps itself and every checkpoint: known from its head."""
     few = policy.keep_last is None or head.count <= policy.keep_last
     young = policy.max_age is None or head.created >= now - micros(policy.max_age)
-    return few and young and not expired(policy, now, head.updated)
+    return few and young and not expired(policy, now, head)
 
 
 # -- the policy of one thread ------------------------------------------------------------------------------------------

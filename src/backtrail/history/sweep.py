@@ -159,7 +159,7 @@ class Sweeper:
         """A lineage, its expired threads, the checkpoints to be deleted, and the garbage after that."""
         view = await LineageView.read(self._context, lineage)
         now = now_micros()
-        gone = {h.thread for h in view.heads if expired(self._policy(view.notes[h.thread], h, given), now, h.updated)}
+        gone = {h.thread for h in view.heads if expired(self._policy(view.notes[h.thread], h, given), now, h)}
         left = view.without(gone)
         doomed = self._doomed(left, given, now)
         self._collect_references(left, doomed)

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import datetime as dt
 from typing import Any, Literal, NotRequired, TypedDict
 
-from backtrail import Change, Checkpoint, Diff, Fork, ThreadInfo
+from backtrail import Change, Checkpoint, Diff, Failure, Fork, Outcome, Pending, StepInfo, ThreadInfo
 from backtrail.render.jsonable import to_json
 
 
@@ -65,6 +66,57 @@ class ForkJson(TypedDict):
     relation: Literal["child", "parent", "sibling"]
 
 
+class FailureJson(TypedDict):
+    """An exception, as it is recorded."""
+
+    type: str
+    message: str
+
+
+class PendingJson(TypedDict):
+    """A question that waits for an answer."""
+
+    run_id: str
+    task: str
+    name: str
+    question: Any
+    about: Any
+    schema: dict[str, Any] | None
+    digest: str
+    asked_at: str
+    expires_at: str | None
+
+
+class StepJson(TypedDict):
+    """A recorded step of a run."""
+
+    kind: str
+    name: str
+    key: str | int | None
+    occurrence: int
+    status: str
+    started_at: str
+    seconds: float
+    attempts: int
+    result: Any
+    error: FailureJson | None
+    by: str | None
+
+
+class OutcomeJson(TypedDict):
+    """How a run stands, or how it ended."""
+
+    status: str
+    result: Any
+    error: FailureJson | None
+    iteration: int
+    input_tokens: int
+    output_tokens: int
+    created_at: str
+    ended_at: str | None
+    due_at: str | None
+
+
 def thread_json(info: ThreadInfo) -> ThreadJson:
     """A thread, as in a listing."""
     return {
@@ -120,3 +172,58 @@ def diff_json(diff: Diff) -> DiffJson:
 def fork_json(fork: Fork) -> ForkJson:
     """A related thread."""
     return {"thread_id": fork.thread_id, "at": fork.at, "step": fork.step, "relation": fork.relation}
+
+
+def pending_json(pending: Pending) -> PendingJson:
+    """A question that waits for an answer, as JSON."""
+    return {
+        "run_id": pending.run_id,
+        "task": pending.task,
+        "name": pending.name,
+        "question": to_json(pending.question),
+        "about": to_json(pending.about),
+        "schema": pending.schema,
+        "digest": pending.digest,
+        "asked_at": pending.asked_at.isoformat(),
+        "expires_at": _time(pending.expires_at),
+    }
+
+
+def step_json(step: StepInfo) -> StepJson:
+    """A recorded step of a run, as JSON."""
+    return {
+        "kind": step.kind,
+        "name": step.name,
+        "key": step.key,
+        "occurrence": step.occurrence,
+        "status": step.status,
+        "started_at": step.started_at.isoformat(),
+        "seconds": step.seconds,
+        "attempts": step.attempts,
+        "result": to_json(step.result),
+        "error": _failure(step.error),
+        "by": step.by,
+    }
+
+
+def outcome_json(outcome: Outcome) -> OutcomeJson:
+    """How a run stands, or how it ended, as JSON."""
+    return {
+        "status": outcome.status,
+        "result": to_json(outcome.result),
+        "error": _failure(outcome.error),
+        "iteration": outcome.iteration,
+        "input_tokens": outcome.input_tokens,
+        "output_tokens": outcome.output_tokens,
+        "created_at": outcome.created_at.isoformat(),
+        "ended_at": _time(outcome.ended_at),
+        "due_at": _time(outcome.due_at),
+    }
+
+
+def _time(moment: dt.datetime | None) -> str | None:
+    return None if moment is None else moment.isoformat()
+
+
+def _failure(failure: Failure | None) -> FailureJson | None:
+    return None if failure is None else {"type": failure.type, "message": failure.message}

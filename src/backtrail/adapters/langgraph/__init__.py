@@ -36,9 +36,10 @@ with require_extra("langgraph"):
 
     from backtrail.adapters.langgraph.checkpoint_cache import CheckpointCache
     from backtrail.adapters.langgraph.checkpoints import Checkpoints
+    from backtrail.adapters.langgraph.durable import arun_graph, durable_tool, run_graph
     from backtrail.adapters.langgraph.maintenance import Maintenance
 
-__all__ = ["BacktrailSaver"]
+__all__ = ["BacktrailSaver", "arun_graph", "durable_tool", "run_graph"]
 
 
 class BacktrailSaver(BaseCheckpointSaver[str]):
