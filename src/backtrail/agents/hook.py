@@ -52,7 +52,7 @@ def _handle(arguments: Sequence[str], limit: float) -> int:
     reader, writer = os.pipe()
     if os.fork() == 0:
         os.close(reader)
-        _work(arguments, writer, limit)
+        _work(arguments, writer, deadline)
     os.close(writer)
     told = b""
     while len(told) <= MAX_ANSWER:
@@ -71,7 +71,7 @@ def _handle(arguments: Sequence[str], limit: float) -> int:
     return 0
 
 
-def _work(arguments: Sequence[str], pipe: int, limit: float) -> NoReturn:
+def _work(arguments: Sequence[str], pipe: int, deadline: float) -> NoReturn:
     """The second process."""
     try:
         os.setsid()
@@ -84,7 +84,7 @@ def _work(arguments: Sequence[str], pipe: int, limit: float) -> NoReturn:
         signal.setitimer(signal.ITIMER_REAL, WORK_LIMIT)
         from backtrail.agents.hook_worker import work
 
-        work(arguments, pipe, time.monotonic() + limit)
+        work(arguments, pipe, deadline)
     except BaseException as error:  # noqa: BLE001  # as above: an extra that cannot be imported, a full memory, …
         _write_all(pipe, FAILURE + f"{type(error).__name__}: {error}".encode(errors="replace"))
     finally:

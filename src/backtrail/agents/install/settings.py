@@ -26,7 +26,7 @@ from backtrail.errors import Conflict, InvalidInput
 SECONDS = 30  #: after which an agent ends the hook; the hook ends sooner by itself
 BACKUP = ".backtrail-backup"
 PLUGIN_MARK = "// Written by `backtrail agents install`;"
-_COMMAND_MARK = '"BACKTRAIL_HOOK_COMMAND"'  # in the plugin's text, where the command goes
+_COMMAND_MARK = '"the hook command"'  # in the plugin's text, where the command goes
 
 
 class Edit(msgspec.Struct, frozen=True):
