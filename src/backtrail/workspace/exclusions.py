@@ -20,6 +20,7 @@ MAX_IGNORE_FILE = 2**20  # bytes that are read of one ignore file
 
 VERSION_CONTROL, OWN, STAGING = "version control", "the store itself", "a restore at work"
 NEVER_INCLUDED = frozenset({VERSION_CONTROL, OWN, STAGING})  # reasons that hold whatever the rules say
+LEFT_OUT = "left out by name"
 IGNORED = "ignored by rule"
 
 _STAGING_NAME = re.compile(re.escape(STAGING_PREFIX) + rb"[0-9a-f]{32}")
@@ -32,17 +33,21 @@ class ScanRoot(msgspec.Struct, frozen=True):
     store_paths: tuple[bytes, ...] = ()  #: files and directories of the store itself, absolute
     limits: Limits = Limits()
     unreadable: str = "raise"  #: or "flag"
+    leave_out: frozenset[bytes] = frozenset()  #: names of directories that are never looked into
 
     @property
     def cache_key(self) -> bytes:
         """All that an index depends on besides the files in the directory."""
-        return msgspec.msgpack.encode((self.path, self.store_paths, self.limits.file_bytes))
+        names = (sorted(self.leave_out),) if self.leave_out else ()
+        return msgspec.msgpack.encode((self.path, self.store_paths, self.limits.file_bytes, *names))
 
 
-def is_own(path: bytes, scan_root: ScanRoot) -> bool:
-    """True if a path, from the root, is of the store itself, also if there is nothing there now."""
+def reserved(path: bytes, scan_root: ScanRoot) -> str | None:
+    """The reason why nothing may be written at a path, from the root, also if there is nothing there now."""
     full = b"%b/%b" % (scan_root.path, path)
-    return any(full == own or full.startswith((own + b"/", own + b"-")) for own in scan_root.store_paths)
+    if any(full == own or full.startswith((own + b"/", own + b"-")) for own in scan_root.store_paths):
+        return OWN
+    return None if scan_root.leave_out.isdisjoint(path.split(b"/")) else LEFT_OUT
 
 
 class Exclusions:
@@ -58,7 +63,7 @@ class Exclusions:
         above = b"%b/%b" % (self._scan_root.path, folder)
         store_paths = self._scan_root.store_paths
         store_names = tuple(path.removeprefix(above) for path in store_paths if folder_of(path) == above)
-        return FolderExclusions(folder, self._rules_in(folder), store_names)
+        return FolderExclusions(folder, self._rules_in(folder), store_names, self._scan_root.leave_out)
 
     def _rules_in(self, folder: bytes) -> Rules:
         """The ignore rules in a folder, read from the directory on first use."""
@@ -84,12 +89,15 @@ class Exclusions:
 class FolderExclusions:
     """The exclusions among the items of one folder."""
 
-    __slots__ = ("_folder", "_rules", "_store_names")
+    __slots__ = ("_folder", "_leave_out", "_rules", "_store_names")
 
-    def __init__(self, folder: bytes, rules: Rules, store_names: tuple[bytes, ...]) -> None:
+    def __init__(
+        self, folder: bytes, rules: Rules, store_names: tuple[bytes, ...], leave_out: frozenset[bytes] = frozenset()
+    ) -> None:
         self._folder = folder
         self._rules = rules if rules.groups or rules.parent else None
         self._store_names = store_names
+        self._leave_out = leave_out
 
     def reason(self, name: bytes, is_dir: bool) -> str | None:
         """The reason why an item is left out; None if it is included."""
@@ -100,6 +108,8 @@ class FolderExclusions:
                 return OWN
         if is_dir and not self._folder and is_staging(name):
             return STAGING
+        if is_dir and name in self._leave_out:
+            return LEFT_OUT
         if self._rules is not None and self._rules.ignores(self._folder + name, is_dir):
             return IGNORED
         return None

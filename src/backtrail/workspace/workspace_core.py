@@ -11,7 +11,7 @@ a directory can still list and compare its snapshots.
 from __future__ import annotations
 
 import os
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Collection
 from contextlib import asynccontextmanager
 from functools import partial
 from typing import Any, Literal, NamedTuple
@@ -28,8 +28,8 @@ from backtrail.workspace.joint_rewind import HeadMove, SaveMove, move_from
 from backtrail.workspace.journal import Journal, Record
 from backtrail.workspace.lock import acquire
 from backtrail.workspace.model import Changes, FileDiff, JointSave, Limits, Restore, Snapshot, Status
-from backtrail.workspace.registry import Registry, state_directory
 from backtrail.workspace.paths import to_text
+from backtrail.workspace.registry import Registry, state_directory
 from backtrail.workspace.restore import Restorer
 from backtrail.workspace.restore_plan import listed_ops, to_changes, to_skipped
 from backtrail.workspace.reversal import Reversal
@@ -62,6 +62,7 @@ class WorkspaceCore:
         cache: str | os.PathLike[str] | Literal[False] | None = None,
         limits: Limits | None = None,
         unreadable: str = "raise",
+        leave_out: Collection[str] = (),
         timeout: float = 30.0,
         recover: bool = True,
         remember: bool = True,
@@ -70,6 +71,7 @@ class WorkspaceCore:
         """`root`: None if no directory is known; then the snapshots can only be listed and compared.
         `cache`: a directory for the index; None for the user's cache directory, False to keep none.
         `unreadable="flag"` goes on without files that cannot be read, and lists them in the snapshot.
+        `leave_out`: names of directories that neither snapshots nor restores look into.
         `recover`: whether calls that only look finish a restore that died; those that write always do.
         `remember`: later rewinds of threads in this process use this directory."""
         if unreadable not in ("raise", "flag"):
@@ -86,7 +88,8 @@ class WorkspaceCore:
         if real is None:
             return
         own = [os.path.realpath(os.fsencode(path)) for path in (*context.own_paths, state_directory()) if path]
-        scan_root = ScanRoot(real, tuple(sorted(own)), limits or Limits(), unreadable)
+        names = frozenset(map(os.fsencode, leave_out))
+        scan_root = ScanRoot(real, tuple(sorted(own)), limits or Limits(), unreadable, names)
         scanner = Scanner(scan_root, self._journal, cache_file(cache, real, self.name), work)
         restorer = Restorer(scan_root, self._journal, scanner, work, partial(move_from, context), self._registry)
         self._opened = OpenDirectory(scan_root, scanner, restorer)

@@ -5,26 +5,52 @@ from __future__ import annotations
 import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
 from backtrail.agents.conversations.agent_program import agent_program
-from backtrail.agents.conversations.model import CannotFork, CutPoint, Fork
+from backtrail.agents.conversations.model import Announce, CannotFork, CutPoint, Fork
+from backtrail.agents.conversations.transcript_copy import read_transcript
 
-PROGRAM = "codex"
+PROGRAM: Final = "codex"
 PATIENCE = 60.0  # seconds for all that is asked of the app server
 
 
-def fork(point: CutPoint) -> Fork:
+def resumed(session_id: str | None) -> Fork:
+    """How to go on with a session."""
+    return Fork(PROGRAM, session_id, (PROGRAM,) if session_id is None else (PROGRAM, "resume", session_id))
+
+
+def fork(point: CutPoint, announce: Announce) -> Fork:
     """Ask Codex for a thread that ends with the last turn that is kept."""
+    last = point.last_kept or _turn_before(point)
+    if last is None:
+        return resumed(None)
     with _app_server(point.directory) as server:
-        asked = {"threadId": point.session_id, "lastTurnId": point.last_kept, "excludeTurns": True}
+        asked = {"threadId": point.session_id, "lastTurnId": last, "excludeTurns": True}
         thread = server.call("thread/fork", asked).get("thread")
     session_id = thread.get("id") if isinstance(thread, dict) else None
     if not isinstance(session_id, str) or session_id == point.session_id:
         raise CannotFork("codex app-server did not say which thread it made")
-    return Fork(PROGRAM, session_id, (PROGRAM, "resume", session_id), None, None)
+    made = resumed(session_id)
+    announce(made)
+    return made
+
+
+def _turn_before(point: CutPoint) -> str | None:
+    """The turn before the first one that was captured, as the transcript has it; None if that is the first of all."""
+    found = None
+    for line in read_transcript(point.transcript).splitlines():
+        try:
+            payload = msgspec.json.decode(line).get("payload")
+        except (msgspec.DecodeError, AttributeError) as error:
+            raise CannotFork(f"a line of the transcript is not a JSON object: {error}") from error
+        if isinstance(payload, dict) and payload.get("type") == "task_started":
+            if payload.get("turn_id") == point.first_dropped:
+                return found
+            found = payload.get("turn_id")
+    raise CannotFork(f"the transcript has no turn {point.first_dropped}")
 
 
 def discard(made: Fork) -> None:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import msgspec
 
+from backtrail.agents.events import Agent
 from backtrail.errors import BacktrailError
 
 
@@ -18,15 +21,19 @@ class CutPoint(msgspec.Struct, frozen=True):
     transcript: str | None  #: the path of the agent's own transcript, if it has one
     directory: str  #: the project
     first_dropped: str | None  #: the agent's own id of the first turn that the new session does not have
-    last_kept: str | None  #: the agent's own id of the last turn that it has; None if it has none
+    last_kept: str | None  #: the agent's own id of the last turn that it has; None if none is known
+    prompts: tuple[str, ...] = ()  #: the prompts of all turns that are kept, and of the first that is dropped
 
 
 class Fork(msgspec.Struct, frozen=True):
-    """A session that was made by cutting another one."""
+    """A session of an agent, and how to go on with it."""
 
-    agent: str
-    session_id: str | None  #: None if it is empty: a new session of the agent's does as well
+    agent: Agent
+    session_id: str | None  #: None if nothing is kept: any new session of the agent's does
     resume: tuple[str, ...]  #: the command that resumes it, in the project
-    inside: str | None  #: what to type inside the running agent instead, if that works
-    path: str | None  #: the transcript that was written, if we wrote it
+    inside: str | None = None  #: what to type inside the running agent instead, if that works
+    path: str | None = None  #: the transcript that was written, if we wrote it
     size: int = 0  #: its size then: if it is larger by now, somebody has continued it
+
+
+Announce = Callable[[Fork], None]

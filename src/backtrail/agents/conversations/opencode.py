@@ -4,52 +4,77 @@ from __future__ import annotations
 
 import base64
 import http.client
-import os
 import re
 import secrets
 import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any, NamedTuple
+from pathlib import Path
+from typing import Any, Final, NamedTuple
 from urllib.parse import quote
 
 import msgspec
 
 from backtrail.agents.conversations.agent_program import agent_program
-from backtrail.agents.conversations.model import CannotFork, CutPoint, Fork
+from backtrail.agents.conversations.model import Announce, CannotFork, CutPoint, Fork
 
-PROGRAM = "opencode"
+PROGRAM: Final = "opencode"
 PATIENCE = 90.0  # seconds: the first call may take 20 without a network
 _LISTENING = re.compile(rb"http://(127\.0\.0\.1):(\d+)")
 _ID = re.compile(r"ses_\w+")
 
 
-def fork(point: CutPoint) -> Fork:
+def resumed(session_id: str | None) -> Fork:
+    """How to go on with a session."""
+    return Fork(PROGRAM, session_id, (PROGRAM,) if session_id is None else (PROGRAM, "--session", session_id))
+
+
+def fork(point: CutPoint, announce: Announce) -> Fork:
     """Ask opencode for a session that ends before the message."""
-    if point.first_dropped is None:
-        raise CannotFork("the id of the turn's message was not recorded")
     with _server(point.directory) as server:
         messages = server.call("GET", f"/session/{_checked(point.session_id)}/message")
-        ids = [_message_id(message) for message in messages] if isinstance(messages, list) else []
-        if point.first_dropped not in ids:  # it would keep everything
-            raise CannotFork(f"the session has no message {point.first_dropped}")
-        asked = {"messageID": point.first_dropped}
-        made = server.call("POST", f"/session/{_checked(point.session_id)}/fork", asked)
+        dropped, is_first = _find_prompt(messages, point)
+        if is_first:
+            return resumed(None)
+        made = server.call("POST", f"/session/{_checked(point.session_id)}/fork", {"messageID": dropped})
     session_id = made.get("id") if isinstance(made, dict) else None
     if not isinstance(session_id, str) or not _ID.fullmatch(session_id) or session_id == point.session_id:
         raise CannotFork("opencode did not say which session it made")
-    return Fork(PROGRAM, session_id, (PROGRAM, "--session", session_id), None, None)
+    announce(resumed(session_id))
+    return resumed(session_id)
+
+
+def _find_prompt(messages: Any, point: CutPoint) -> tuple[str, bool]:
+    """The id of the first message that is dropped, and whether it is the first of all. With an id that the session does
+    not have, opencode would keep everything. A fork has new ids: there, all prompts up to it must be the same."""
+    if not isinstance(messages, list):
+        raise CannotFork("opencode did not list the messages of the session")
+    prompts = [(id, text) for message in messages if (id := _prompt_id(message)) for text in [_text(message)]]
+    for number, (id, _) in enumerate(prompts):
+        if id == point.first_dropped:
+            return id, number == 0
+    count = len(point.prompts)
+    if point.prompts and [text for _, text in prompts[:count]] == [text.strip() for text in point.prompts]:
+        return prompts[count - 1][0], count == 1
+    raise CannotFork(f"the session has no message {point.first_dropped}")
+
+
+def _prompt_id(message: Any) -> str | None:
+    info = message.get("info") if isinstance(message, dict) else None
+    is_prompt = isinstance(info, dict) and info.get("role") == "user" and isinstance(info.get("id"), str)
+    return info["id"] if is_prompt and isinstance(info, dict) else None
+
+
+def _text(message: dict[str, Any]) -> str:
+    parts = message.get("parts")
+    texts = [part.get("text") for part in parts if isinstance(part, dict)] if isinstance(parts, list) else []
+    return "\n".join(text for text in texts if isinstance(text, str)).strip()
 
 
 def discard(made: Fork) -> None:
     """Ask opencode to delete the session that it made."""
     with _server(None) as server:
         server.call("DELETE", f"/session/{_checked(str(made.session_id))}")
-
-
-def _message_id(message: Any) -> Any:
-    info = message.get("info") if isinstance(message, dict) else None
-    return info.get("id") if isinstance(info, dict) else None
 
 
 def _checked(session_id: str) -> str:
@@ -92,7 +117,7 @@ def _server(directory: str | None) -> Iterator[_Server]:
     with agent_program(PROGRAM, *arguments, directory=directory, patience=PATIENCE, extra=login) as process:
         host, port = _listening(process)
         authorization = "Basic " + base64.b64encode(f"{PROGRAM}:{password}".encode()).decode()
-        yield _Server(host, port, authorization, directory or os.getcwd())
+        yield _Server(host, port, authorization, directory or str(Path.cwd()))
 
 
 def _listening(process: subprocess.Popen[bytes]) -> tuple[str, int]:

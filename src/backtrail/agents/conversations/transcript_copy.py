@@ -17,7 +17,7 @@ def read_transcript(path: str | None) -> bytes:
     if path is None:
         raise CannotFork("the agent did not say where its transcript is")
     try:
-        if os.stat(path).st_size > MAX_TRANSCRIPT:
+        if Path(path).stat().st_size > MAX_TRANSCRIPT:
             raise CannotFork(f"its transcript {path} is larger than {MAX_TRANSCRIPT:,} bytes")
         data = read_bytes(Path(path))
     except FileNotFoundError:
