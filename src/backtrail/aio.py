@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import datetime as dt
-from collections.abc import Collection, Coroutine, Sequence
+from collections.abc import Coroutine, Sequence
 from os import PathLike
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, Unpack, overload
@@ -153,7 +153,6 @@ class AsyncStore:
         cache: str | PathLike[str] | Literal[False] | None = None,
         limits: Limits | None = None,
         unreadable: Literal["raise", "flag"] = "raise",
-        leave_out: Collection[str] = (),
         timeout: float = 30.0,
         recover: bool = True,
     ) -> AsyncWorkspace:
@@ -163,9 +162,8 @@ class AsyncStore:
             workspace = store.workspace("project")
 
         `cache` is a directory for the index: None for the user's cache directory, False for no index. With
-        unreadable="flag", files that cannot be read are left out, and listed. `leave_out` names directories that
-        neither snapshots nor restores look into, wherever they are. `timeout` is how many seconds to wait for another
-        process that uses the directory. With recover=False, an interrupted restore is left for the first
+        unreadable="flag", files that cannot be read are left out, and listed. `timeout` is how many seconds to wait
+        for another process that uses the directory. With recover=False, an interrupted restore is left for the first
         call that changes something.
         """
         from backtrail.workspace import AsyncWorkspace, WorkspaceCore
@@ -177,7 +175,6 @@ class AsyncStore:
             cache=cache,
             limits=limits,
             unreadable=unreadable,
-            leave_out=leave_out,
             timeout=timeout,
             recover=recover,
             work=self._runner.work,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from os import PathLike
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, Unpack, overload
@@ -145,7 +145,6 @@ class Store:
         cache: str | PathLike[str] | Literal[False] | None = None,
         limits: Limits | None = None,
         unreadable: Literal["raise", "flag"] = "raise",
-        leave_out: Collection[str] = (),
         timeout: float = 30.0,
         recover: bool = True,
     ) -> Workspace:
@@ -155,9 +154,8 @@ class Store:
             workspace = store.workspace("project")
 
         `cache` is a directory for the index: None for the user's cache directory, False for no index. With
-        unreadable="flag", files that cannot be read are left out, and listed. `leave_out` names directories that
-        neither snapshots nor restores look into, wherever they are. `timeout` is how many seconds to wait for another
-        process that uses the directory. With recover=False, an interrupted restore is left for the first
+        unreadable="flag", files that cannot be read are left out, and listed. `timeout` is how many seconds to wait
+        for another process that uses the directory. With recover=False, an interrupted restore is left for the first
         call that changes something.
         """
         from backtrail.workspace import Workspace, WorkspaceCore
@@ -169,7 +167,6 @@ class Store:
             cache=cache,
             limits=limits,
             unreadable=unreadable,
-            leave_out=leave_out,
             timeout=timeout,
             recover=recover,
         )

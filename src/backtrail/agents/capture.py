@@ -31,8 +31,6 @@ if TYPE_CHECKING:
     from backtrail.store import Store
     from backtrail.thread import Thread
 
-#: Directories in which agents keep their own settings and hooks: a rewind to before the install must not remove them.
-AGENT_DIRECTORIES = (".claude", ".codex", ".gemini", ".opencode")
 MESSAGES, TRANSCRIPT, PROMPT = "messages", "transcript", "prompt"
 _ATTEMPTS = 3  # if a person moves the head at the same moment
 
@@ -78,7 +76,7 @@ def is_within(path: str, directory: str) -> bool:
 
 def agent_workspace(store: Store, directory: str, limits: Limits | None = None) -> Workspace:
     """The workspace of a directory that agents work in. A file that nobody can read must not cost all others."""
-    return store.workspace(directory, unreadable="flag", limits=limits, leave_out=AGENT_DIRECTORIES)
+    return store.workspace(directory, unreadable="flag", limits=limits)
 
 
 def _snapshot(store: Store, directory: str) -> tuple[Snapshot | None, str | None]:

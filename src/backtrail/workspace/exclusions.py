@@ -1,4 +1,5 @@
-"""Exclusions from a snapshot: version control, the store itself, a restore's staging directory, and ignored files."""
+"""Exclusions from a snapshot: version control, coding agents' own directories, the store itself, a restore's staging
+directory, and ignored files."""
 
 from __future__ import annotations
 
@@ -13,14 +14,14 @@ from backtrail.errors import FilesError
 from backtrail.workspace.descent import GONE, Descent
 from backtrail.workspace.ignore_files import IGNORE_FILES, Rules
 from backtrail.workspace.model import Limits
-from backtrail.workspace.paths import folder_of, is_version_control
+from backtrail.workspace.paths import folder_of, is_off_limits, is_version_control
 
 STAGING_PREFIX = b".backtrail-restore-"  # of a restore's staging directory, followed by a token of 32 hex digits
 MAX_IGNORE_FILE = 2**20  # bytes that are read of one ignore file
 
 VERSION_CONTROL, OWN, STAGING = "version control", "the store itself", "a restore at work"
-NEVER_INCLUDED = frozenset({VERSION_CONTROL, OWN, STAGING})  # reasons that hold whatever the rules say
-LEFT_OUT = "left out by name"
+AGENTS_OWN = "a coding agent's own directory"
+NEVER_INCLUDED = frozenset({VERSION_CONTROL, AGENTS_OWN, OWN, STAGING})  # reasons that hold whatever the rules say
 IGNORED = "ignored by rule"
 
 _STAGING_NAME = re.compile(re.escape(STAGING_PREFIX) + rb"[0-9a-f]{32}")
@@ -33,21 +34,17 @@ class ScanRoot(msgspec.Struct, frozen=True):
     store_paths: tuple[bytes, ...] = ()  #: files and directories of the store itself, absolute
     limits: Limits = Limits()
     unreadable: str = "raise"  #: or "flag"
-    leave_out: frozenset[bytes] = frozenset()  #: names of directories that are never looked into
 
     @property
     def cache_key(self) -> bytes:
         """All that an index depends on besides the files in the directory."""
-        names = (sorted(self.leave_out),) if self.leave_out else ()
-        return msgspec.msgpack.encode((self.path, self.store_paths, self.limits.file_bytes, *names))
+        return msgspec.msgpack.encode((self.path, self.store_paths, self.limits.file_bytes))
 
 
-def reserved(path: bytes, scan_root: ScanRoot) -> str | None:
-    """The reason why nothing may be written at a path, from the root, also if there is nothing there now."""
+def is_own(path: bytes, scan_root: ScanRoot) -> bool:
+    """True if a path, from the root, is of the store itself, also if there is nothing there now."""
     full = b"%b/%b" % (scan_root.path, path)
-    if any(full == own or full.startswith((own + b"/", own + b"-")) for own in scan_root.store_paths):
-        return OWN
-    return None if scan_root.leave_out.isdisjoint(path.split(b"/")) else LEFT_OUT
+    return any(full == own or full.startswith((own + b"/", own + b"-")) for own in scan_root.store_paths)
 
 
 class Exclusions:
@@ -63,7 +60,7 @@ class Exclusions:
         above = b"%b/%b" % (self._scan_root.path, folder)
         store_paths = self._scan_root.store_paths
         store_names = tuple(path.removeprefix(above) for path in store_paths if folder_of(path) == above)
-        return FolderExclusions(folder, self._rules_in(folder), store_names, self._scan_root.leave_out)
+        return FolderExclusions(folder, self._rules_in(folder), store_names)
 
     def _rules_in(self, folder: bytes) -> Rules:
         """The ignore rules in a folder, read from the directory on first use."""
@@ -89,27 +86,22 @@ class Exclusions:
 class FolderExclusions:
     """The exclusions among the items of one folder."""
 
-    __slots__ = ("_folder", "_leave_out", "_rules", "_store_names")
+    __slots__ = ("_folder", "_rules", "_store_names")
 
-    def __init__(
-        self, folder: bytes, rules: Rules, store_names: tuple[bytes, ...], leave_out: frozenset[bytes] = frozenset()
-    ) -> None:
+    def __init__(self, folder: bytes, rules: Rules, store_names: tuple[bytes, ...]) -> None:
         self._folder = folder
         self._rules = rules if rules.groups or rules.parent else None
         self._store_names = store_names
-        self._leave_out = leave_out
 
     def reason(self, name: bytes, is_dir: bool) -> str | None:
         """The reason why an item is left out; None if it is included."""
-        if is_version_control(name):
-            return VERSION_CONTROL
+        if is_off_limits(name):
+            return VERSION_CONTROL if is_version_control(name) else AGENTS_OWN
         for own in self._store_names:
             if name == own or name.startswith(own + b"-"):  # with its -wal, -shm, -lock, …
                 return OWN
         if is_dir and not self._folder and is_staging(name):
             return STAGING
-        if is_dir and name in self._leave_out:
-            return LEFT_OUT
         if self._rules is not None and self._rules.ignores(self._folder + name, is_dir):
             return IGNORED
         return None

@@ -22,7 +22,7 @@ from backtrail.workspace import trees
 from backtrail.workspace.apply import Applier, StagingPool, needs_staging, remove_leftover_staging
 from backtrail.workspace.batches import batches
 from backtrail.workspace.descent import Descent
-from backtrail.workspace.exclusions import ScanRoot, reserved
+from backtrail.workspace.exclusions import ScanRoot, is_own
 from backtrail.workspace.journal import Journal, Record, RestoreIntent
 from backtrail.workspace.model import Changes
 from backtrail.workspace.pack import PackSettings, read_entry
@@ -191,7 +191,7 @@ class Restorer:
                     withheld=set(withheld),
                     rules=rules,
                     is_at=lambda entry, path: same_item(self._entry_at(descent, path), entry),
-                    reserved=partial(reserved, scan_root=self._scan_root),
+                    is_own=partial(is_own, scan_root=self._scan_root),
                 )
 
         return await self._work(plan)

@@ -21,7 +21,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 import msgspec
 
 from backtrail.workspace.descent import Descent
-from backtrail.workspace.exclusions import IGNORED
+from backtrail.workspace.exclusions import IGNORED, OWN
 from backtrail.workspace.ignore_files import Rules
 from backtrail.workspace.model import Change, ChangeKind, Skipped
 from backtrail.workspace.paths import all_parents, folder_of, parents, to_text
@@ -51,14 +51,14 @@ def make_plan(
     withheld: Collection[bytes],
     rules: Callable[[bytes], Rules],
     is_at: Callable[[TreeEntry, bytes], bool],
-    reserved: Callable[[bytes], str | None],
+    is_own: Callable[[bytes], bool],
 ) -> RestorePlan:
     """Plan a restore of `ops` under the root of `descent`.
 
     `untracked`: paths that must not be deleted, with the reasons; `skipped`: paths in the directory that the safety
     snapshot does not hold for certain, with the reasons; `withheld`: paths that the wanted snapshot had to leave out;
-    `rules`: the wanted snapshot's ignore rules in a folder; `is_at`: True if an entry is at a path already; `reserved`:
-    the reason why nothing may be written at a path.
+    `rules`: the wanted snapshot's ignore rules in
+    a folder; `is_at`: True if an entry is at a path already; `is_own`: True if a path belongs to the store itself.
     """
     steps: list[Op] = []
     kept: dict[bytes, str] = {}
@@ -76,8 +76,8 @@ def make_plan(
             if reason is not None:
                 kept[op.path] = reason
                 continue
-        elif above in blocked or reserved(op.path):
-            kept[op.path] = reserved(op.path) or "what stands above it is left alone"
+        elif above in blocked or is_own(op.path):
+            kept[op.path] = "what stands above it is left alone" if above in blocked else OWN
             blocked.add(op.path)
             continue
         elif op.old is None and above not in new_dirs:

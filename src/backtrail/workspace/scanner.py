@@ -20,7 +20,7 @@ import msgspec
 
 from backtrail.errors import Corrupt, UnsafePath
 from backtrail.workspace import index as indexes
-from backtrail.workspace.exclusions import LEFT_OUT, NEVER_INCLUDED, ScanRoot
+from backtrail.workspace.exclusions import NEVER_INCLUDED, ScanRoot
 from backtrail.workspace.index import Index
 from backtrail.workspace.journal import MAX_FLAGGED, Journal, Record
 from backtrail.workspace.model import Skipped
@@ -80,8 +80,8 @@ class Scan(msgspec.Struct, frozen=True):
 
     def withheld(self) -> list[bytes]:
         """Paths that are neither ignored nor in the tree: a restore of this tree must not delete them."""
-        skipped = [path for path, reason in self.index.skipped() if reason == LEFT_OUT or reason.startswith(TOO_LARGE)]
-        return skipped + [os.fsencode(item.path) for item in self.flagged]
+        large = [path for path, reason in self.index.skipped() if reason.startswith(TOO_LARGE)]
+        return large + [os.fsencode(item.path) for item in self.flagged]
 
     def left_out(self) -> list[tuple[bytes, str]]:
         """Paths that are not in the tree, with the reasons, except for what no snapshot is about."""

@@ -11,7 +11,7 @@ a directory can still list and compare its snapshots.
 from __future__ import annotations
 
 import os
-from collections.abc import AsyncIterator, Collection
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from functools import partial
 from typing import Any, Literal, NamedTuple
@@ -62,7 +62,6 @@ class WorkspaceCore:
         cache: str | os.PathLike[str] | Literal[False] | None = None,
         limits: Limits | None = None,
         unreadable: str = "raise",
-        leave_out: Collection[str] = (),
         timeout: float = 30.0,
         recover: bool = True,
         remember: bool = True,
@@ -71,7 +70,6 @@ class WorkspaceCore:
         """`root`: None if no directory is known; then the snapshots can only be listed and compared.
         `cache`: a directory for the index; None for the user's cache directory, False to keep none.
         `unreadable="flag"` goes on without files that cannot be read, and lists them in the snapshot.
-        `leave_out`: names of directories that neither snapshots nor restores look into.
         `recover`: whether calls that only look finish a restore that died; those that write always do.
         `remember`: later rewinds of threads in this process use this directory."""
         if unreadable not in ("raise", "flag"):
@@ -88,8 +86,7 @@ class WorkspaceCore:
         if real is None:
             return
         own = [os.path.realpath(os.fsencode(path)) for path in (*context.own_paths, state_directory()) if path]
-        names = frozenset(map(os.fsencode, leave_out))
-        scan_root = ScanRoot(real, tuple(sorted(own)), limits or Limits(), unreadable, names)
+        scan_root = ScanRoot(real, tuple(sorted(own)), limits or Limits(), unreadable)
         scanner = Scanner(scan_root, self._journal, cache_file(cache, real, self.name), work)
         restorer = Restorer(scan_root, self._journal, scanner, work, partial(move_from, context), self._registry)
         self._opened = OpenDirectory(scan_root, scanner, restorer)
