@@ -185,7 +185,7 @@ class _Capture:
         if self._event.transcript is None:
             return None
         known = None if self._head is None else self._thread.pick([TRANSCRIPT], at=self._head).get(TRANSCRIPT)
-        return read_new(self._event.transcript, _position(known), parsed=parsed)
+        return read_new(self._event.transcript, position_of(known), parsed=parsed)
 
 
 def known_turn(custom: Mapping[str, Any]) -> int:
@@ -202,7 +202,7 @@ def _ends_turns(event: Event) -> bool:
     return event.kind in ("prompt", "session_end")
 
 
-def _position(value: Any) -> Position | None:
+def position_of(value: Any) -> Position | None:
     """How far the transcript was read, as the state has it; None if it does not tell, and all is read again."""
     try:
         return None if value is None else msgspec.convert(value, Position)

@@ -12,6 +12,7 @@ import json
 import os
 from collections.abc import Callable, Iterable, Iterator
 from datetime import datetime
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
 
 Progress = Callable[[int, int], object]
 Lines = list[dict[str, Any]]
+_PATIENCE = 60.0  # seconds for which a hook that holds the session is waited for
 NO_FILES = "imported from a transcript: no snapshot was taken at that time"
 
 
@@ -72,7 +74,7 @@ class _Import:
                 self._whole_file(path)
             else:
                 session = describe(agent, path)
-                self._session(session, lambda writer: writer.follow(path))
+                self._session(session, partial(_Writer.follow, path=path))
         except (BadFile, OSError) as error:
             self._add("failed", path, None, _reason(error))
 
@@ -82,7 +84,7 @@ class _Import:
                 session = OldSession("opencode", path, found.id, found.directory, found.sub_agent)
                 if not session.sub_agent:
                     messages = read_messages(connection, found.id)
-                    self._session(session, lambda writer, messages=messages: writer.take_all(messages))
+                    self._session(session, partial(_Writer.take_all, messages=messages))
 
     def _whole_file(self, path: str) -> None:
         """A session of Gemini CLI as it was written before it had lines: one JSON value."""
@@ -93,7 +95,7 @@ class _Import:
         id = value.get("sessionId")
         session = OldSession("gemini", path, id if type(id) is str else None, None)
         lines = [line if type(line) is dict else {UNPARSED: json.dumps(line)} for line in messages]
-        self._session(session, lambda writer: writer.take_all(lines))
+        self._session(session, partial(_Writer.take_all, messages=lines))
 
     def _session(self, session: OldSession, write: Callable[[_Writer], int]) -> None:
         if session.sub_agent:
@@ -103,7 +105,7 @@ class _Import:
             return
         thread = thread_id(session.agent, session.session_id)
         try:
-            with session_lock(thread):
+            with session_lock(thread, _PATIENCE):
                 writer = _Writer(self._store, session, thread)
                 is_new = writer.head is None
                 turns = write(writer)
@@ -144,9 +146,12 @@ class _Writer:
         self._turn = known_turn(known)
         self._turn_id: str | None = known.get("turn_id")
         self._open = known.get("open") is True
+        # Lines at the end that are no messages are not worth a checkpoint: they go with the next turn.
+        self._held: tuple[Lines, Position | None] = ([], None)
+        self._time: datetime | None = None  # of the last line that tells one
         self._turn_ids: dict[str, int] = {}  # of the turns so far, for an agent that goes back to one
 
-    # -- the two kinds of sources ---------------------------------------------------------------------------------------
+    # -- the two kinds of sources --------------------------------------------------------------------------------------
 
     def follow(self, path: str) -> int:
         """Add the lines of a transcript that the store does not have; returns the number of turns in them."""
@@ -156,7 +161,7 @@ class _Writer:
         if position is None and self.head is not None and self.thread.tail(MESSAGES, 1):
             raise _Skipped("the store has messages of this session, and does not tell which of the transcript's")
         turns = 0
-        for step in read_steps(path, position, self._begins_step):
+        for step in read_steps(path, position, _step_starts()):
             if step.rewritten:
                 raise _Skipped("the transcript was rewritten since it was read: the agent's next turn reads it again")
             turns += self._step(step.lines, step.position)
@@ -170,38 +175,36 @@ class _Writer:
                 raise _Skipped("a message has changed since it was read: the agent's next turn reads it again")
             raise _Skipped("the store has another conversation under this id, which was left as it is")
         turns = 0
-        for step in _split(messages[len(stored) :], self._begins_step):
+        for step in _split(messages[len(stored) :], _step_starts()):
             turns += self._step(step, None)
         return turns
 
     def _position(self) -> Position | None:
         return None if self.head is None else position_of(self.thread.pick([TRANSCRIPT], at=self.head).get(TRANSCRIPT))
 
-    def _begins_step(self, line: dict[str, Any]) -> bool:
-        """True for the prompt of another turn, and for a line that takes turns back."""
-        return taken_back(line) is not None or (is_prompt(line) and not self._is_same_turn(turn_id(line)))
-
-    def _is_same_turn(self, id: str | None) -> bool:
-        return id is not None and id == self._turn_id
-
-    # -- writing --------------------------------------------------------------------------------------------------------
+    # -- writing -------------------------------------------------------------------------------------------------------
 
     def _step(self, lines: Lines, position: Position | None) -> int:
         """Save one step: a turn, or lines that belong to none. Returns 1 for a turn."""
         first, back = lines[0], taken_back(lines[0])
+        held, held_position = self._held
+        self._held = [], None
         if back is not None:
-            return self._go_back(back, lines, position)
+            return self._go_back(back, held + lines, position)
         if not is_prompt(first):
             if self.head is not None and all(map(is_bookkeeping, lines)):
-                return 0  # they are read with the messages that follow them
+                self._held = held + lines, position
+                return 0
             kind = "turn_end" if self._turn else "session_start"
-            self._save(kind, lines, position, written_at(first))
+            self._save(kind, held + lines, position, written_at(first))
             return 0
         id, text = turn_id(first), parse_message(first).text
-        if not (self._open and (self._is_same_turn(id) if id and self._turn_id else self._is_same_prompt(text))):
+        if self._goes_on(id, text):
+            lines = held + lines
+        else:
             self._turn, self._turn_id, self._open = self._turn + 1, id, True
             changes = {PROMPT: text.encode(errors="replace").decode()}
-            self._save("prompt", [], None, written_at(first), changes, prompt_label(text))
+            self._save("prompt", held, held_position, written_at(first), changes, prompt_label(text))
         self._turn_id, self._open = id or self._turn_id, False
         if id is not None:
             self._turn_ids[id] = self._turn
@@ -209,8 +212,11 @@ class _Writer:
         self._save("turn_end", lines, position, ended)
         return 1
 
-    def _is_same_prompt(self, text: str) -> bool:
-        stored = self.thread.pick([PROMPT]).get(PROMPT) if self.head is not None else None
+    def _goes_on(self, id: str | None, text: str) -> bool:
+        """True if this is the prompt of the turn that the store has last, or one that was sent in the middle of it."""
+        if id is not None and self._turn_id is not None:
+            return id == self._turn_id
+        stored = self.thread.pick([PROMPT]).get(PROMPT) if self._open else None
         return type(stored) is str and stored.strip() == text.strip()
 
     def _go_back(self, back: str | int, lines: Lines, position: Position | None) -> int:
@@ -240,25 +246,41 @@ class _Writer:
             "imported": True,
         }
         changes = dict(changes or {})
+        self._time = at or self._time
         if position is not None:
             changes[TRANSCRIPT] = msgspec.to_builtins(position)
         try:
-            self._update(changes, custom, label, lines, at)
+            self._update(changes, custom, label, lines)
         except EncodeError:  # a number or a text that no store keeps: the lines are kept as text
-            self._update(changes, custom, label, [{UNPARSED: json.dumps(line)} for line in lines], at)
+            self._update(changes, custom, label, [{UNPARSED: json.dumps(line)} for line in lines])
         self.saved += 1
 
-    def _update(
-        self, changes: dict[str, Any], custom: dict[str, Any], label: str | None, lines: Lines, at: datetime | None
-    ) -> None:
+    def _update(self, changes: dict[str, Any], custom: dict[str, Any], label: str | None, lines: Lines) -> None:
         self.head = self.thread.update(
             changes,
             label=label,
             custom=custom,
             expect=None if self.head is None else self.head.id,
             append=(MESSAGES, lines),
-            created_at=at,
+            created_at=self._time,
         )
+
+
+def _step_starts() -> Callable[[dict[str, Any]], bool]:
+    """Tells, line by line, where a step begins: at the prompt of another turn, and where turns are taken back."""
+    current: str | None = None
+
+    def starts(line: dict[str, Any]) -> bool:
+        nonlocal current
+        if taken_back(line) is not None:
+            current = None
+            return True
+        if not is_prompt(line):
+            return False
+        before, current = current, turn_id(line)
+        return current is None or current != before
+
+    return starts
 
 
 def _id(line: Any) -> Any:

@@ -75,7 +75,7 @@ def describe(agent: Agent, path: str) -> OldSession:
         cwd = next((cwd for line in lines if (cwd := _text(line, "cwd")) is not None), None)
         return OldSession(agent, path, Path(path).stem, cwd)
     if agent == "codex":
-        meta = next((line["payload"] for line in lines if _is_codex_meta(line)), {})
+        meta: dict[str, Any] = next((line["payload"] for line in lines if _is_codex_meta(line)), {})
         source = meta.get("source")
         spawned = type(source) is dict and "subagent" in source
         return OldSession(agent, path, _text(meta, "id") or _text(meta, "session_id"), _text(meta, "cwd"), spawned)

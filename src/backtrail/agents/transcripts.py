@@ -154,7 +154,8 @@ def read_steps(path: str, known: Position | None, begins: Callable[[dict[str, An
         while (raw := file.readline(MAX_NEW)) and (raw.endswith(b"\n") or len(raw) == MAX_NEW):
             if raw.strip():
                 line = parse_line(raw.rstrip(b"\n"))
-                if lines and (begins(line) or end - begun + len(raw) > MAX_STEP):
+                starts = begins(line)
+                if lines and (starts or end - begun + len(raw) > MAX_STEP):
                     yield NewLines(lines, _position_at(file, path, end), rewritten)
                     file.seek(end + len(raw))
                     lines, begun = [], end
