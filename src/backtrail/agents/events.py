@@ -26,7 +26,7 @@ EventKind = Literal["session_start", "prompt", "turn_end", "compact", "session_e
 MAX_PAYLOAD = 64 * 2**20  #: bytes of one payload that are read
 MAX_LABEL = 200  #: characters of a prompt in a checkpoint's label
 
-_KINDS: dict[Agent, dict[str, EventKind]] = {
+HOOK_EVENTS: dict[Agent, dict[str, EventKind]] = {
     "claude": {
         "SessionStart": "session_start",
         "UserPromptSubmit": "prompt",
@@ -113,7 +113,7 @@ def read_event(agent: Agent, payload: bytes, environment: Mapping[str, str] = os
     if not isinstance(data, dict):
         raise InvalidInput("the hook's input is not a JSON object")
     name = _text(data, "hook_event_name")
-    kind = _KINDS[agent].get(name or "")
+    kind = HOOK_EVENTS[agent].get(name or "")
     if name is None or kind is None:
         return None
     session_id = _text(data, "session_id")

@@ -1,4 +1,4 @@
-"""`backtrail hook`: handle one event of a coding agent. `cli/entry.py` starts it without this module: this is its help."""
+"""`backtrail hook`: handle one event of a coding agent. `cli/entry.py` starts it without this module, which helps."""
 
 from __future__ import annotations
 
