@@ -141,7 +141,7 @@ class _Capture:
             is_open = False
         elif event.kind == "session_end":
             is_open = False
-        turn_id = event.turn_id if event.kind in ("prompt", "turn_end") else known.get("turn_id")
+        turn_id = event.turn_id if event.kind == "prompt" else event.turn_id or known.get("turn_id")
         saved = self._save(event.kind, turn, turn_id, is_open=is_open, **fields)
         return Captured(saved, self._facts.missing, self._behind)
 

@@ -31,7 +31,12 @@ class Command:
 
 def parse(prompt: str | None) -> Command | None:
     """The command that a prompt is; None if it is none."""
-    found = _COMMAND.fullmatch(prompt.strip()) if prompt is not None and len(prompt) <= 200 else None
+    if prompt is None or len(prompt) > 200:
+        return None
+    line = prompt.strip()
+    if line.startswith('"') and line.endswith('"'):  # as `opencode run` writes an argument with spaces
+        line = line[1:-1]
+    found = _COMMAND.fullmatch(line)
     return None if found is None else Command(found["verb"], None if found["turn"] is None else int(found["turn"]))
 
 

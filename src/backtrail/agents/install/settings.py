@@ -117,7 +117,7 @@ def installed(text: str, program: Program, command: str) -> str:
     """The text of a settings file with our entries."""
     text = removed(text, program) if text.strip() else "{}\n"
     if text == "{}\n":  # there is no layout to keep
-        hooks = {event: [_entry(program, command)] for event in HOOK_EVENTS[program.agent]}
+        hooks = {event: [_entry(program, event, command)] for event in HOOK_EVENTS[program.agent]}
         return json.dumps({"hooks": hooks}, indent=2) + "\n"
     for event in HOOK_EVENTS[program.agent]:
         text = _with_entry(text, program, event, command)
@@ -142,11 +142,15 @@ def plugin_text(command: str) -> str:
     return source.replace(_COMMAND_MARK, json.dumps(command))
 
 
-def _entry(program: Program, command: str) -> dict[str, Any]:
+def _entry(program: Program, event: str, command: str) -> dict[str, Any]:
     hook: dict[str, Any] = {"type": "command", "command": command}
     if program.agent == "gemini":
-        return {"hooks": [{"name": "backtrail", **hook, "timeout": 1000 * SECONDS}]}
-    return {"hooks": [{**hook, "timeout": SECONDS}]}
+        # It tells of a compression before each request, whether there will be one or not: only those that a person asks
+        # for are worth the time.
+        matcher = {"matcher": "manual"} if event == "PreCompress" else {}
+        return {**matcher, "hooks": [{"name": "backtrail", **hook, "timeout": 1000 * SECONDS}]}
+    most = 3 if (program.agent, event) == ("codex", "SessionEnd") else SECONDS  # more is cut, with a warning
+    return {"hooks": [{**hook, "timeout": most}]}
 
 
 def _with_entry(text: str, program: Program, event: str, command: str) -> str:
@@ -156,15 +160,15 @@ def _with_entry(text: str, program: Program, event: str, command: str) -> str:
         raise InvalidInput(f"{where} does not hold an object: correct it first; nothing was changed")
     hooks = root.get("hooks")
     if hooks is None:
-        return json_text.add_item(text, root, "hooks", {event: [_entry(program, command)]})
+        return json_text.add_item(text, root, "hooks", {event: [_entry(program, event, command)]})
     if not hooks.is_object:
         raise InvalidInput(f"{where}: `hooks` is not an object: correct it first; nothing was changed")
     entries = hooks.get(event)
     if entries is None:
-        return json_text.add_item(text, hooks, event, [_entry(program, command)])
+        return json_text.add_item(text, hooks, event, [_entry(program, event, command)])
     if entries.items is None or entries.is_object:
         raise InvalidInput(f"{where}: `hooks.{event}` is not a list: correct it first; nothing was changed")
-    return json_text.add_item(text, entries, None, _entry(program, command))
+    return json_text.add_item(text, entries, None, _entry(program, event, command))
 
 
 def _our_hooks(root: Value, program: Program) -> list[tuple[str, tuple[int, int], str]]:
