@@ -23,6 +23,7 @@ import msgspec
 from backtrail.agents.events import Event, EventKind, prompt_label
 from backtrail.agents.transcripts import NewLines, Position, read_new
 from backtrail.errors import Conflict, EncodeError, FilesError, InvalidInput, LockTimeout, MissingExtra, UnsafePath
+from backtrail.render.session_turns import known_turn
 from backtrail.workspace import Limits, Snapshot, Workspace
 from backtrail.workspace.pack import LARGE_FILE
 
@@ -186,12 +187,6 @@ class _Capture:
             return None
         known = None if self._head is None else self._thread.pick([TRANSCRIPT], at=self._head).get(TRANSCRIPT)
         return read_new(self._event.transcript, position_of(known), parsed=parsed)
-
-
-def known_turn(custom: Mapping[str, Any]) -> int:
-    """The number of the turn that a checkpoint belongs to; 0 before the first."""
-    turn = custom.get("turn")
-    return turn if isinstance(turn, int) and turn > 0 else 0
 
 
 def _ends_turns(event: Event) -> bool:

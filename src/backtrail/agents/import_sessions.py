@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from backtrail.agents.capture import MESSAGES, PROMPT, TRANSCRIPT, known_turn, position_of
+from backtrail.agents.capture import MESSAGES, PROMPT, TRANSCRIPT, position_of
 from backtrail.agents.events import Agent, is_session_id, prompt_label, thread_id
 from backtrail.agents.old_sessions import OldSession, describe, find_transcripts
 from backtrail.agents.opencode_database import list_sessions, open_database, read_messages
@@ -29,6 +29,7 @@ from backtrail.importers.model import BadFile, Report, ReportLine
 from backtrail.importers.source_files import read_file
 from backtrail.render.agent_turns import taken_back
 from backtrail.render.message_parser import parse_message
+from backtrail.render.session_turns import known_turn
 from backtrail.transcript_lines import is_bookkeeping, is_prompt, turn_id, written_at
 
 if TYPE_CHECKING:

@@ -140,7 +140,9 @@ class CommandContext:
         try:
             opened = open_user_store(create=False)
         except backtrail.NotFound as error:
-            raise backtrail.NotFound(f"nothing of a coding agent was captured yet: name a thread, {_INSTALL}") from error
+            raise backtrail.NotFound(
+                f"nothing of a coding agent was captured yet: name a thread, {_INSTALL}"
+            ) from error
         with opened as store:
             yield store
 
