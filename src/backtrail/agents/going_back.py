@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import msgspec
 
 from backtrail.agents import conversations
-from backtrail.agents.capture import agent_workspace, known_turn
+from backtrail.agents.capture import agent_workspace
 from backtrail.agents.conversations import CannotFork, Fork
 from backtrail.agents.cut_points import cut_point
 from backtrail.agents.events import thread_id
@@ -29,6 +29,7 @@ from backtrail.agents.rewind_journal import PendingRewind, RewindJournal, rewind
 from backtrail.agents.sessions import AgentSession, Turn, newest_session, session_of, sessions
 from backtrail.errors import BacktrailError, CheckpointNotFound, Conflict, InvalidInput, NoCheckpoint
 from backtrail.model import counted
+from backtrail.render.session_turns import known_turn
 from backtrail.workspace import Changes, JointSave, Workspace
 
 if TYPE_CHECKING:
