@@ -23,6 +23,7 @@ import msgspec
 from backtrail.agents.events import Event, EventKind, prompt_label
 from backtrail.agents.transcripts import NewLines, Position, read_new
 from backtrail.errors import Conflict, EncodeError, FilesError, InvalidInput, LockTimeout, MissingExtra, UnsafePath
+from backtrail.render.session_turns import known_turn
 from backtrail.workspace import Limits, Snapshot, Workspace
 from backtrail.workspace.pack import LARGE_FILE
 
@@ -185,13 +186,7 @@ class _Capture:
         if self._event.transcript is None:
             return None
         known = None if self._head is None else self._thread.pick([TRANSCRIPT], at=self._head).get(TRANSCRIPT)
-        return read_new(self._event.transcript, _position(known), parsed=parsed)
-
-
-def known_turn(custom: Mapping[str, Any]) -> int:
-    """The number of the turn that a checkpoint belongs to; 0 before the first."""
-    turn = custom.get("turn")
-    return turn if isinstance(turn, int) and turn > 0 else 0
+        return read_new(self._event.transcript, position_of(known), parsed=parsed)
 
 
 def _ends_turns(event: Event) -> bool:
@@ -202,7 +197,7 @@ def _ends_turns(event: Event) -> bool:
     return event.kind in ("prompt", "session_end")
 
 
-def _position(value: Any) -> Position | None:
+def position_of(value: Any) -> Position | None:
     """How far the transcript was read, as the state has it; None if it does not tell, and all is read again."""
     try:
         return None if value is None else msgspec.convert(value, Position)

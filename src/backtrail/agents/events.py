@@ -89,6 +89,11 @@ def thread_id(agent: Agent, session_id: str) -> str:
     return f"{agent}/{session_id}"
 
 
+def is_session_id(text: str) -> bool:
+    """True if a text can be the id of a session: it becomes part of a thread's name."""
+    return _SESSION_ID.fullmatch(text) is not None
+
+
 def check_agent(name: str) -> Agent:
     """The agent of this name; `InvalidInput` lists those that there are."""
     for agent in AGENTS:
@@ -112,7 +117,7 @@ def read_event(agent: Agent, payload: bytes, environment: Mapping[str, str] = os
     if name is None or kind is None:
         return None
     session_id = _text(data, "session_id")
-    if session_id is None or not _SESSION_ID.fullmatch(session_id):
+    if session_id is None or not is_session_id(session_id):
         raise InvalidInput(f"the hook's input for {name} has no session_id that could be one")
     cwd = _directory(_text(data, "cwd")) or _directory(_working_directory())
     if cwd is None:
