@@ -44,10 +44,16 @@ FILES = {
     "tabs": '{\n\t"model": "opus"\n}\n',
     "four spaces": '{\n    "model": "opus",\n    "permissions": {\n        "allow": []\n    }\n}\n',
     "comments": '// mine\n{\n  // the model\n  "model": "opus", /* good */\n}\n',
-    "other hooks": '{\n  "hooks": {\n    "Stop": [\n      {"hooks": [{"type": "command", "command": "say done"}]}\n    ]\n  }\n}\n',
+    "other hooks": """{
+  "hooks": {
+    "Stop": [
+      {"hooks": [{"type": "command", "command": "say done"}]}
+    ]
+  }
+}
+""",
     "empty hooks": '{\n  "hooks": {},\n  "model": "x"\n}\n',
     "an empty event": '{"hooks": {"Stop": []}}',
-    "a hook of ours from before": '{"hooks": {"Stop": [{"hooks": [{"type": "command", "command": "/old/backtrail hook claude"}]}]}}',
     "windows line ends": '{\r\n  "model": "opus"\r\n}\r\n',
     "no line end": '{\n  "a": [1, 2, 3]\n}',
     "text of all kinds": '{"ü": "\\u00fc/\\"//", "n": 1e3}',
@@ -93,8 +99,7 @@ def test_everything_else_in_the_settings_is_the_same(text: str, home: Path) -> N
     assert after == before
     for event in HOOK_EVENTS["claude"]:
         ours = {"hooks": [{"type": "command", "command": COMMAND, "timeout": 30}]}
-        others = [entry for entry in old.get(event, []) if "/old/backtrail" not in str(entry)]
-        assert hooks.pop(event) == [*others, ours]
+        assert hooks.pop(event) == [*old.get(event, []), ours]
     assert not hooks
 
 
@@ -117,6 +122,16 @@ def test_a_hook_of_somebody_else_in_the_same_entry_stays(home: Path) -> None:
     assert everything(removed(text, one)) == {"hooks": {"Stop": [{"matcher": "x", "hooks": both[:1]}]}}
 
 
+def test_a_hook_that_was_there_before_the_first_backup_goes_as_well(home: Path) -> None:
+    one = our_program("claude", home)
+    one.file.parent.mkdir()
+    by_hand = {"hooks": {"Stop": [{"hooks": [{"type": "command", "command": "/old/backtrail hook claude"}]}]}}
+    one.file.write_text(json.dumps(by_hand))
+    apply(plan_install(one, COMMAND))
+    apply(plan_uninstall(one))
+    assert one.file.read_text() == "{}"
+
+
 def test_a_command_that_moved_is_replaced(home: Path) -> None:
     one = our_program("claude", home)
     one.file.parent.mkdir()
@@ -128,7 +143,9 @@ def test_a_command_that_moved_is_replaced(home: Path) -> None:
     assert not one.file.exists()
 
 
-@pytest.mark.parametrize("text", ["{", "[]", "3", '{"hooks": 3}', '{"hooks": {"Stop": {}}}', '{"hooks": []}', "\ufeff{}"])
+@pytest.mark.parametrize(
+    "text", ["{", "[]", "3", '{"hooks": 3}', '{"hooks": {"Stop": {}}}', '{"hooks": []}', "\ufeff{}"]
+)
 def test_settings_that_are_not_what_they_should_be_are_refused_and_not_touched(text: str, home: Path) -> None:
     one = our_program("claude", home)
     one.file.parent.mkdir()
@@ -255,10 +272,16 @@ def test_variables_move_the_settings(tmp_path: Path, monkeypatch: pytest.MonkeyP
 
 
 entries = st.fixed_dictionaries(
-    {"hooks": st.lists(st.fixed_dictionaries({"command": st.sampled_from(["a", COMMAND, "/y/backtrail hook claude"])}), max_size=3)},
+    {
+        "hooks": st.lists(
+            st.fixed_dictionaries({"command": st.sampled_from(["a", COMMAND, "/y/backtrail hook claude"])}), max_size=3
+        )
+    },
     optional={"matcher": st.sampled_from(["", "Bash"])},
 )
-events = st.dictionaries(st.sampled_from([*HOOK_EVENTS["claude"], "PreToolUse"]), st.lists(entries, max_size=3), max_size=4)
+events = st.dictionaries(
+    st.sampled_from([*HOOK_EVENTS["claude"], "PreToolUse"]), st.lists(entries, max_size=3), max_size=4
+)
 
 
 @settings(max_examples=60)
@@ -391,13 +414,19 @@ cat > /dev/null
 
 @pytest.mark.parametrize(
     ("statuses", "trusted"),
-    [(["trusted", "trusted"], "trusted"), (["trusted", "untrusted"], "untrusted"), (["modified"], "untrusted"), ([], "unknown")],
+    [
+        (["trusted", "trusted"], "trusted"),
+        (["trusted", "untrusted"], "untrusted"),
+        (["modified"], "untrusted"),
+        ([], "unknown"),
+    ],
 )
 def test_codex_is_asked_whether_the_person_has_approved_the_hook(
     programs: Path, statuses: list[str], trusted: str
 ) -> None:
     hooks = [
-        {"command": hook_command("codex"), "eventName": "stop", "enabled": True, "trustStatus": each} for each in statuses
+        {"command": hook_command("codex"), "eventName": "stop", "enabled": True, "trustStatus": each}
+        for each in statuses
     ]
     hooks.append({"command": "somebody else's", "enabled": True, "trustStatus": "untrusted"})
     put_program(programs, "codex", APP_SERVER.replace("HOOKS", json.dumps(hooks).replace("'", "")))
@@ -407,7 +436,7 @@ def test_codex_is_asked_whether_the_person_has_approved_the_hook(
     assert any("/hooks" in line for line in status.to_do) == (trusted == "untrusted")
 
 
-@pytest.mark.parametrize("script", ["exit 1", "echo '[]'", "echo '{\"id\": 1, \"result\": 3}'", "cat"])
+@pytest.mark.parametrize("script", ["exit 1", "echo '[]'", 'echo \'{"id": 1, "result": 3}\'', "cat"])
 def test_a_codex_that_tells_nothing_is_unknown(programs: Path, script: str, monkeypatch: pytest.MonkeyPatch) -> None:
     from backtrail.agents.install import codex_trust
 

@@ -52,7 +52,9 @@ def test_comments_commas_at_the_end_and_the_layout_stay() -> None:
     text = '{\n  // mine\n  "a": [1, 2,], /* and\n this */\n  "b": "x", // last\n}\n'
     assert parse(text, "x").plain() == {"a": [1, 2], "b": "x"}
     more = add_item(text, parse(text, "x"), "c", {"d": 1})
-    assert more == '{\n  // mine\n  "a": [1, 2,], /* and\n this */\n  "b": "x",\n  "c": {\n    "d": 1\n  }, // last\n}\n'
+    assert (
+        more == '{\n  // mine\n  "a": [1, 2,], /* and\n this */\n  "b": "x",\n  "c": {\n    "d": 1\n  }, // last\n}\n'
+    )
     assert parse(more, "x").plain() == {"a": [1, 2], "b": "x", "c": {"d": 1}}
 
 
@@ -66,8 +68,23 @@ def test_a_comment_in_a_list_that_becomes_empty_stays() -> None:
 
 @pytest.mark.parametrize(
     "text",
-    ["", "{", '{"a"}', '{"a": }', "[1 2]", "{'a': 1}", '{"a": 1} x', "nul", '{"a": 1, "a": 2}', "[" * 500, '"\n"', "{1: 2}", ",", "01x"],
+    [
+        "",
+        "{",
+        '{"a"}',
+        '{"a": }',
+        "[1 2]",
+        "{'a': 1}",
+        '{"a": 1} x',
+        "nul",
+        '{"a": 1, "a": 2}',
+        "[" * 500,
+        '"\n"',
+        "{1: 2}",
+        ",",
+        "01x",
+    ],
 )
 def test_what_is_not_json_is_refused_with_its_line(text: str) -> None:
-    with pytest.raises(InvalidInput, match="settings.json is not JSON at line 1"):
+    with pytest.raises(InvalidInput, match=r"settings\.json is not JSON at line 1"):
         parse(text, "settings.json")

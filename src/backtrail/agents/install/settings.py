@@ -64,11 +64,18 @@ def plan_uninstall(program: Program) -> Edit:
         backup = read_text(_backup(program.file))
         if program.agent == "opencode":
             after = None
-        elif backup is not None and installed(backup, program, our_commands(program, before)[0]) == before:
+        elif backup is not None and _is_made_of(before, backup, program):
             after = backup or None
         else:
             after = removed(before, program)
     return Edit(program.agent, program.file, before, after, removes=True)
+
+
+def _is_made_of(text: str, backup: str, program: Program) -> bool:
+    """True if a text is just what installing made of a backup that has nothing of ours."""
+    if backup.strip() and our_commands(program, backup):
+        return False
+    return installed(backup, program, our_commands(program, text)[0]) == text
 
 
 def apply(edit: Edit) -> None:
