@@ -307,10 +307,11 @@ HOSTILE: dict[str, bytes] = {
     "not an object": b"1\n[]\nnull\n",
     "huge number": b'{"type": "user", "sessionId": "s", "uuid": "u", "n": 1' + b"0" * 5000 + b"}\n",
     "half a surrogate pair": b'{"type": "user", "uuid": "u", "message": {"role": "user", "content": "\\ud800"}}\n',
-    "times that no calendar has": b'{"type": "user", "uuid": "u", "timestamp": "9999-99-99", "message": {"role":'
-    b' "user", "content": "x"}}\n{"type": "user", "uuid": "v", "timestamp": "9999-12-31T23:59:59-14:00", "message": {"role":'
-    b' "user", "content": "y"}}\n{"type": "user", "uuid": "w", "timestamp": "0001-01-01T00:00:00Z", "message": {"role":'
-    b' "user", "content": "z"}}\n',
+    "times that no calendar has": b"".join(
+        b'{"type": "user", "uuid": "%s", "timestamp": "%s", "message": {"role": "user", "content": "x"}}\n'
+        % (time, time)
+        for time in (b"9999-99-99", b"9999-12-31T23:59:59-14:00", b"0001-01-01T00:00:00Z")
+    ),
 }
 
 

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from backtrail.cli.commands.agents_import import command as import_command
 from backtrail.cli.context import Command, CommandContext, confirm, dry_run_option, print_line, with_context, yes_option
 
 if TYPE_CHECKING:
@@ -66,6 +67,9 @@ def uninstall(context: CommandContext, agents: tuple[str, ...], dry_run: bool, y
 
     edits = [plan_uninstall(program(agent)) for agent in _chosen(agents) or AGENTS]
     _carry_out(context, edits, "uninstall", dry_run=dry_run, yes=yes)
+
+
+command.add_command(import_command)
 
 
 @command.command(cls=Command, epilog="\b\nExample:\n  backtrail agents status")

@@ -34,14 +34,13 @@ def command(context: CommandContext, agents: tuple[str, ...], directory: str | N
 
     from backtrail.agents.events import AGENTS, check_agent
     from backtrail.agents.import_sessions import import_sessions
-    from backtrail.cli.agent_store import agent_store
     from backtrail.cli.formatting import safe
     from backtrail.cli.output import progress
 
     chosen = [check_agent(name) for name in agents] or list(AGENTS)
     if directory is not None and len(chosen) != 1:
         raise click.UsageError("--dir is the directory of one agent: name it.")
-    with agent_store(context, create=True) as store, progress("importing") as step:
+    with context.agents_store(create=True) as store, progress("importing") as step:
         report = import_sessions(store, chosen, None if directory is None else Path(directory), step)
     if context.json:
         context.print_json(msgspec.to_builtins(report))
