@@ -14,10 +14,11 @@ from collections.abc import Sequence
 
 from backtrail.agents import hook_log, prompt_commands
 from backtrail.agents.events import MAX_PAYLOAD, Event, check_agent, read_event
-from backtrail.agents.hook import ANSWER, DONE, FAILURE
+from backtrail.agents.hook import ANSWER, DONE, FAILURE, PATIENT
 from backtrail.agents.session_lock import session_lock
 from backtrail.errors import BacktrailError, InvalidInput
 
+_NO_ANSWER = "backtrail takes too long, or has failed: look with `backtrail log` in a terminal"
 WAITS = ("prompt", "compact")  #: events at which the agent waits until they are saved
 _PATIENCE = 300.0  # seconds to wait for the process that handles the event before, if the agent has gone on
 
@@ -27,6 +28,7 @@ def work(arguments: Sequence[str], pipe: int, deadline: float) -> None:
     started = time.monotonic()
     told: dict[str, object] = {"agent": " ".join(arguments)[:40]}
     outcome: dict[str, object] = {}
+    event: Event | None = None
     try:
         if len(arguments) != 1:
             raise InvalidInput("use it as `backtrail hook AGENT`, with the event on standard input")
@@ -38,7 +40,10 @@ def work(arguments: Sequence[str], pipe: int, deadline: float) -> None:
         outcome = _save(event, pipe, deadline)
     except (BacktrailError, OSError) as error:
         outcome = {"error": f"{type(error).__name__}: {error}"}
-        _release(pipe, FAILURE, f"this event was not captured: {error}")
+        if event is not None and prompt_commands.parse(event.prompt) is not None:
+            _release(pipe, ANSWER, prompt_commands.decision(event, str(error)))
+        else:
+            _release(pipe, FAILURE, f"this event was not captured: {error}")
     except BaseException as error:
         outcome = {"error": f"{type(error).__name__}: {error}"}
         raise
@@ -49,11 +54,13 @@ def work(arguments: Sequence[str], pipe: int, deadline: float) -> None:
 
 def _save(event: Event, pipe: int, deadline: float) -> dict[str, object]:
     """Answer or capture the event; returns what the log says of it."""
+    command = prompt_commands.parse(event.prompt)
+    if command is not None:
+        os.write(pipe, PATIENT + prompt_commands.decision(event, _NO_ANSWER).encode() + b"\0")
     with session_lock(event.thread_id, _PATIENCE):
         waits = event.kind in WAITS
         if not waits:
             _release(pipe, DONE)
-        command = prompt_commands.parse(event.prompt)
         from backtrail.agents.capture import capture  # the agent has gone on, if it may, before this is imported
         from backtrail.agents.user_store import open_user_store
 

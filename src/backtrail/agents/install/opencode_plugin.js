@@ -3,7 +3,7 @@
 // whatever goes wrong in it, opencode goes on.
 import { spawn } from "node:child_process"
 
-const COMMAND = "BACKTRAIL_HOOK_COMMAND"
+const COMMAND = "the hook command"
 const SECONDS = 30
 
 // Runs the hook with an event, and gives what it prints: an answer to a prompt, or nothing.

@@ -26,7 +26,7 @@ from backtrail.errors import Conflict, InvalidInput
 SECONDS = 30  #: after which an agent ends the hook; the hook ends sooner by itself
 BACKUP = ".backtrail-backup"
 PLUGIN_MARK = "// Written by `backtrail agents install`;"
-_COMMAND_MARK = '"BACKTRAIL_HOOK_COMMAND"'  # in the plugin's text, where the command goes
+_COMMAND_MARK = '"the hook command"'  # in the plugin's text, where the command goes
 
 
 class Edit(msgspec.Struct, frozen=True):
@@ -64,11 +64,18 @@ def plan_uninstall(program: Program) -> Edit:
         backup = read_text(_backup(program.file))
         if program.agent == "opencode":
             after = None
-        elif backup is not None and installed(backup, program, our_commands(program, before)[0]) == before:
+        elif backup is not None and _is_made_of(before, backup, program):
             after = backup or None
         else:
             after = removed(before, program)
     return Edit(program.agent, program.file, before, after, removes=True)
+
+
+def _is_made_of(text: str, backup: str, program: Program) -> bool:
+    """True if a text is just what installing made of a backup that has nothing of ours."""
+    if backup.strip() and our_commands(program, backup):
+        return False
+    return installed(backup, program, our_commands(program, text)[0]) == text
 
 
 def apply(edit: Edit) -> None:

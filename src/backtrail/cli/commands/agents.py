@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 agents_argument = click.argument("agents", nargs=-1, metavar="[claude|codex|gemini|opencode]...")
 
 
-@click.group()
+@click.group(epilog="\b\nExamples:\n  backtrail agents install\n  backtrail agents status")
 def command() -> None:
     """Capture coding agents from outside, with their own hooks: Claude Code, Codex, Gemini CLI, opencode.
 

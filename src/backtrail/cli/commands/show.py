@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from backtrail.cli.context import Command, CommandContext, at_argument, thread_argument, with_context
+from backtrail.cli.context import Command, CommandContext, at_argument, optional_thread_argument, with_context
 
 if TYPE_CHECKING:
     from backtrail import Checkpoint, Thread
@@ -15,10 +15,10 @@ if TYPE_CHECKING:
 @click.command(
     cls=Command,
     epilog="\b\nExamples:\n  backtrail show support-42\n  backtrail show support-42 @~2 --full\n"
-    "  backtrail show support-42 good",
+    "  backtrail show support-42 good\n  backtrail show 3      turn 3 of the coding agent's session here",
 )
-@thread_argument
-@at_argument()
+@optional_thread_argument
+@at_argument(default=None)
 @click.option(
     "-m",
     "--messages",
@@ -30,9 +30,17 @@ if TYPE_CHECKING:
 )
 @click.option("--full", is_flag=True, help="All messages, tool calls unfolded, values not shortened.")
 @with_context
-def command(context: CommandContext, thread: str, at: str, messages: int, full: bool) -> None:
-    """Show the state of THREAD at AT (default: the head)."""
-    with context.thread(thread) as handle:
+def command(context: CommandContext, thread: str | None, at: str | None, messages: int, full: bool) -> None:
+    """Show the state of THREAD at AT (default: the head).
+
+    Of a session of a coding agent (default: the newest one in this directory), AT is the number of a turn: the
+    conversation as it was at its end.
+    """
+    with context.named(thread, at) as named:
+        handle, at = named.thread, named.words[0] if named.words else "@"
+        if named.session is not None and at.isascii() and at.isdigit():
+            turn = named.session.turn(int(at))
+            at = (turn.after or named.session.head).id
         checkpoint = handle.get(at, salvage=True)
         if context.json:
             from backtrail.render.json_records import checkpoint_json
