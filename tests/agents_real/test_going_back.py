@@ -113,7 +113,12 @@ def test_a_session_that_was_rewound_can_be_rewound_again_before_and_after_its_ne
     assert (home.project / "a.txt").read_text() == "again\n"
     newer = newest_session(home)
     home.prompt(agent, "PROMPT-last", newer)
-    assert without_replies(model.last_shown("PROMPT-last")) == [*FIRST, "PROMPT-again", "ran echo again > a.txt", "PROMPT-last"]
+    assert without_replies(model.last_shown("PROMPT-last")) == [
+        *FIRST,
+        "PROMPT-again",
+        "ran echo again > a.txt",
+        "PROMPT-last",
+    ]
 
 
 @pytest.mark.parametrize("agent", AGENTS)
