@@ -11,6 +11,7 @@ The exit code is 0, or 1 if the capture failed: 2 would stop the prompt. Standar
 
 from __future__ import annotations
 
+import gc
 import os
 import select
 import signal
@@ -90,6 +91,7 @@ def _work(arguments: Sequence[str], pipe: int, deadline: float) -> NoReturn:
             signal.signal(name, signal.SIG_IGN)
         signal.signal(signal.SIGALRM, signal.SIG_DFL)
         signal.setitimer(signal.ITIMER_REAL, WORK_LIMIT)
+        gc.disable()  # it looks for cycles in ten thousand new objects again and again, and this process ends soon
         from backtrail.agents.hook_worker import work
 
         work(arguments, pipe, deadline)

@@ -49,7 +49,8 @@ def work(arguments: Sequence[str], pipe: int, deadline: float) -> None:
         raise
     finally:
         if outcome:
-            hook_log.write(**told, **outcome, ms=round(1000 * (time.monotonic() - started)))
+            took, worked = time.monotonic() - started, time.process_time()
+            hook_log.write(**told, **outcome, ms=round(1000 * took), cpu_ms=round(1000 * worked))
 
 
 def _save(event: Event, pipe: int, deadline: float) -> dict[str, object]:
