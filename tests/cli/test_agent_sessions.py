@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -16,7 +16,7 @@ from .conftest import Run
 
 @pytest.fixture
 def project(store_dir: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
-    """The variables of a user whose agents' store has a session of Claude Code in the present directory."""
+    """The variables of a user whose agents' store has a session of Claude Code."""
     variables = {
         "HOME": str(store_dir / "home"),
         "XDG_DATA_HOME": str(store_dir / "data"),
@@ -26,20 +26,13 @@ def project(store_dir: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
     monkeypatch.setenv("XDG_DATA_HOME", variables["XDG_DATA_HOME"])
     with backtrail.open(store_dir / "agents.db") as store:
         CapturedSession(store, "claude", store_dir / "home", store_dir / "project").play(1, 3)
-    monkeypatch.chdir(store_dir / "project")
     return variables
 
 
 @pytest.fixture
-def here(run: Run, project: dict[str, str], store_dir: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
-    """Runs a command in the project."""
-
-    def call(*args: str) -> Any:
-        with monkeypatch.context() as patch:
-            patch.setattr(Path, "cwd", lambda: store_dir / "project")
-            return run(*args, env=project)
-
-    return call
+def here(run: Run, project: dict[str, str]) -> Run:
+    """Runs a command as that user."""
+    return partial(run, env=project)
 
 
 SESSION = f"claude/{SESSIONS['claude']}"
