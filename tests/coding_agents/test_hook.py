@@ -128,12 +128,13 @@ def test_an_event_that_is_not_for_us_is_nothing(payload: bytes) -> None:
 @pytest.mark.parametrize(
     "closed", ["<&-", "<&- >&-", "<&- >&- 2>&-", ">&-", "2>&-", "<&- 2>&-", "</dev/full", ">/dev/full"]
 )
-def test_streams_that_the_agent_has_closed_do_no_harm(agent: FakeAgent, closed: str) -> None:
+def test_streams_that_the_agent_has_closed_do_no_harm(agent: FakeAgent, home: Path, closed: str) -> None:
     command = f"{shlex.quote(sys.executable)} -m backtrail.cli hook claude {closed}"
     payload = agent.payload("UserPromptSubmit", prompt="backtrail log")
     ran = subprocess.run(command, shell=True, input=payload, capture_output=True, timeout=PATIENCE, check=False)
     assert ran.returncode in (0, 1)
     assert b"Traceback" not in ran.stderr
+    wait_until(lambda: not workers(home))
 
 
 def test_an_answer_that_nobody_reads_does_no_harm(agent: FakeAgent) -> None:
@@ -293,10 +294,10 @@ def test_input_that_never_ends_keeps_the_agent_no_longer_than_the_limit(home: Pa
     started = time.monotonic()
     assert hook.wait(PATIENCE) == 1
     assert time.monotonic() - started < PATIENCE / 2
+    wait_until(lambda: not workers(home))
     assert hook.stdin is not None and hook.stderr is not None
     hook.stdin.close()
     hook.stderr.close()
-    wait_until(lambda: not workers(home))
 
 
 @pytest.mark.parametrize(

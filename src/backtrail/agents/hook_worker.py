@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import errno
 import os
+import signal
 import time
 from collections.abc import Sequence
 
 from backtrail.agents import hook_log, prompt_commands
 from backtrail.agents.events import MAX_PAYLOAD, Event, check_agent, read_event
-from backtrail.agents.hook import ANSWER, DONE, FAILURE, PATIENT
+from backtrail.agents.hook import ANSWER, DONE, FAILURE, PATIENT, WORK_LIMIT
 from backtrail.agents.session_lock import session_lock
 from backtrail.errors import BacktrailError, InvalidInput
 
@@ -32,7 +33,7 @@ def work(arguments: Sequence[str], pipe: int, deadline: float) -> None:
     try:
         if len(arguments) != 1:
             raise InvalidInput("use it as `backtrail hook AGENT`, with the event on standard input")
-        event = read_event(check_agent(arguments[0]), _read_input())
+        event = read_event(check_agent(arguments[0]), _read_input(deadline))
         if event is None:
             _release(pipe, DONE)
             return
@@ -80,15 +81,16 @@ def _save(event: Event, pipe: int, deadline: float) -> dict[str, object]:
     return outcome
 
 
-def _read_input() -> bytes:
-    """Standard input to its end. What is too much is read as well: an agent that cannot write would stop."""
-    parts, size = [], 0
-    while part := os.read(0, 2**20):
-        size += len(part)
-        if size <= MAX_PAYLOAD + 2**20:
-            parts.append(part)
+def _read_input(deadline: float) -> bytes:
+    """Standard input to its end. One that has none is not read for ever: this process ends soon after the agent has
+    gone on, and too much of it is refused."""
+    signal.setitimer(signal.ITIMER_REAL, max(1.0, deadline + 1.0 - time.monotonic()))
+    data = bytearray()
+    while len(data) <= MAX_PAYLOAD and (part := os.read(0, 2**20)):
+        data += part
+    signal.setitimer(signal.ITIMER_REAL, WORK_LIMIT)
     os.dup2(1, 0)  # the agent waits until nobody has its pipes
-    return b"".join(parts)
+    return bytes(data)
 
 
 def _release(pipe: int, what: bytes, text: str = "") -> None:

@@ -47,12 +47,26 @@ export const Backtrail = async ({ client, directory }) => {
     }
   }
 
+  // Shows a text in the conversation; the model never sees it.
+  const show = async (id, text) => {
+    try {
+      await client.session.prompt({ path: { id }, body: { noReply: true, parts: [{ type: "text", text, ignored: true }] } })
+    } catch {
+      return
+    }
+  }
+
   return {
     "chat.message": async (input, output) => {
-      const text = (output?.parts ?? []).filter((part) => part.type === "text" && !part.synthetic)
+      const id = input?.sessionID
+      const text = (output?.parts ?? []).filter((part) => part.type === "text" && !part.synthetic && !part.ignored)
+      if (!text.length) return
       const prompt = text.map((part) => part.text).join("\n")
-      const answer = await tell("chat.message", input?.sessionID, { prompt, message_id: output?.message?.id })
-      if (answer) throw new Error(answer)
+      const answer = await tell("chat.message", id, { prompt, message_id: output?.message?.id })
+      if (answer) {
+        await show(id, answer)
+        throw new Error(answer) // opencode has no other way to leave the model out
+      }
     },
     event: async ({ event }) => {
       const id = event?.properties?.sessionID
