@@ -127,7 +127,7 @@ PROGRAMS ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/backtrail-tests/agents
 test-agents: $(READY)
 	PYTHONPATH=tests $(BIN)/python -m agents_real.programs "$(PROGRAMS)"
 	BACKTRAIL_TEST_PROGRAMS="$(PROGRAMS)" unshare --net --map-root-user sh -c 'ip link set lo up && exec "$$@"' sh \
-		$(BIN)/python -m pytest $(SPREAD) -m agents tests/agents_real $(ARGS)
+		$(BIN)/python -m pytest $(SPREAD) -m agents --timeout 3600 tests/agents_real $(ARGS)
 
 demo: $(READY)
 	$(BIN)/python examples/demo.py $(ARGS)

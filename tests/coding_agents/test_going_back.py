@@ -272,3 +272,18 @@ def test_a_restore_by_other_means_is_undone_as_well(claude: FakeClaude, user_sto
     session.workspace().restore(before)
     done = going_back.undo(user_store, claude.project)
     assert (claude.contents(), done.fork) == (AFTER_THREE, None)
+
+
+def test_a_transcript_that_the_agent_has_deleted_is_written_again_as_captured(
+    claude: FakeClaude, user_store: backtrail.Store
+) -> None:
+    session = claude.read(user_store)
+    original = [json.loads(line) for line in claude.transcript.read_text().splitlines()]
+    claude.transcript.unlink()
+    done = going_back.rewind(user_store, session, 3)
+    assert done.fork is not None and done.fork.session_id is not None
+    assert any("had deleted the transcript" in note for note in done.notes)
+    claude.transcript.unlink()
+    done = going_back.undo(user_store, claude.project)
+    assert any("had deleted the transcript" in note for note in done.notes)
+    assert [json.loads(line) for line in claude.transcript.read_text().splitlines()] == original
