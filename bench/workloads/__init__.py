@@ -29,6 +29,7 @@ _MODULES = {
     "mirror": "mirror_cost",
     "runs": "durable_runs",
     "files": "workspace_vs_git",
+    "hook": "agent_hook",
     "scale": "ten_times_larger",
 }
 NAMES = tuple(_MODULES)

@@ -15,6 +15,7 @@ from backtrail.render.jsonable import short_text
 from backtrail.render.message_parser import ParsedMessage, parse_message
 
 _PREVIEW_WIDTH = 160
+_LOOK_BACK = 16  # lines of a coding agent's transcript
 
 
 class ChangeSummary(msgspec.Struct, frozen=True):
@@ -26,9 +27,9 @@ class ChangeSummary(msgspec.Struct, frozen=True):
 
 
 def summarize(thread: Thread[Any], checkpoint: Checkpoint, outlines: dict[str, Outline] | None = None) -> ChangeSummary:
-    """Compare the outlines of a checkpoint and its parent, and read at most one item of a list. A damaged state is
-    summarized as such, so that the rest of a history stays readable. `outlines` caches outlines for the next row of a
-    page."""
+    """Compare the outlines of a checkpoint and its parent, and read one item of a list, or a few lines of a transcript.
+    A damaged state is summarized as such, so that the rest of a history stays readable. `outlines` caches outlines for
+    the next row of a page."""
     try:
         return _compare(thread, checkpoint, {} if outlines is None else outlines)
     except Corrupt as error:
@@ -93,11 +94,13 @@ def _describe(part: Part, was: Part | None) -> str:
 
 def _last_item(thread: Thread[Any], checkpoint: Checkpoint, part: Part) -> tuple[str, str]:
     count = part.count or 0
-    found: Outline = thread.outline([part.name], at=checkpoint, start=count - 1, stop=count, salvage=True)
-    if not found.parts:
-        return "", ""
-    message = parse_message(found.parts[0].value)
-    return message_preview(message), message.role
+    for start in (count - 1, max(0, count - _LOOK_BACK)):  # few transcripts end with more lines that are no messages
+        found: Outline = thread.outline([part.name], at=checkpoint, start=start, stop=count, salvage=True)
+        for item in reversed(found.parts):
+            message = parse_message(item.value)
+            if not message.bookkeeping:
+                return message_preview(message), message.role
+    return "", ""
 
 
 def message_preview(message: ParsedMessage) -> str:

@@ -7,7 +7,6 @@ and so is the history of the threads that were looked at last (`server/history_c
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -24,9 +23,10 @@ from backtrail.render.jsonable import from_json, to_json, truncate
 from backtrail.render.message_parser import conversation_key, first_number, parse_message
 from backtrail.server import requests, responses
 from backtrail.server.history_cache import HistoryCache
+from backtrail.server.turn_reader import TurnReader, file_changes
 
 if TYPE_CHECKING:
-    from backtrail.workspace import Change, Changes, Workspace
+    from backtrail.workspace import Changes, Workspace
 
 _SHOWN_TEXT = 20_000  # characters of a text that are sent, unless `whole` was requested
 _SHOWN_VALUE = 2_000
@@ -47,6 +47,7 @@ class Handlers:
         self._lock = threading.Lock()  # around the caches: requests run in several threads
         self._histories = HistoryCache(store, self.thread_info)
         self._summaries: LRU[tuple[str, str | None], ChangeSummary] = LRU(_CACHED_SUMMARIES)
+        self._turn_reader = TurnReader(store, self._histories)
 
     # -- the store ----------------------------------------------------------------------------------------------------
 
@@ -224,7 +225,7 @@ class Handlers:
             "base": checkpoint_json(base) if base is not None else None,
             "root": _root_of(workspace),
             "total": len(changes),
-            "changes": _file_changes(changes[: request.limit]),
+            "changes": file_changes(changes[: request.limit]),
         }
 
     def _snapshot_before(self, thread: str, checkpoint: Checkpoint) -> Checkpoint | None:
@@ -232,6 +233,16 @@ class Handlers:
         with self._histories.read(thread) as history:
             ancestors = ancestry(history.graph.checkpoints(), checkpoint.parent_id)
         return next((ancestor for ancestor in ancestors if ancestor.files is not None), None)
+
+    # -- sessions of coding agents -------------------------------------------------------------------------------------
+
+    def turns(self, request: requests.TurnsRequest) -> responses.TurnsResponse:
+        """The turns of a coding agent's session, newest first, each with its tools, tokens and duration."""
+        return self._turn_reader.page(request)
+
+    def turn(self, request: requests.TurnRequest) -> responses.TurnResponse:
+        """One turn of a coding agent's session: its tool calls with their results, and the files that it changed."""
+        return self._turn_reader.one(request)
 
     def export(self, request: requests.ExportRequest) -> tuple[str, str]:
         """A checkpoint as a file: (media type, text)."""
@@ -349,24 +360,12 @@ def _restore_json(changes: Changes | None) -> responses.RestoreJson:
     if changes is None:
         return {"files": [], "files_total": 0, "removed_total": 0, "kept": [], "kept_total": 0}
     return {
-        "files": _file_changes(changes.changes[:_SHOWN_FILES]),
+        "files": file_changes(changes.changes[:_SHOWN_FILES]),
         "files_total": len(changes),
         "removed_total": len(changes.removed),
         "kept": [{"path": kept.path, "reason": kept.reason} for kept in changes.kept[:_SHOWN_FILES]],
         "kept_total": len(changes.kept),
     }
-
-
-def _file_changes(changes: Sequence[Change]) -> list[responses.FileChangeJson]:
-    return [
-        {
-            "path": c.path,
-            "kind": c.kind,
-            "unsaved": c.unsaved,
-            "text": truncate(c.text, _SHOWN_TEXT) if c.text else None,
-        }
-        for c in changes
-    ]
 
 
 def _path(text: str) -> list[str | int]:

@@ -6,6 +6,7 @@ from typing import Any, Literal, TypedDict
 
 from backtrail.model import Shape
 from backtrail.render.json_records import ChangeJson, CheckpointJson, ForkJson, ThreadJson
+from backtrail.render.turn_details import TurnJson
 
 
 class StoreResponse(TypedDict):
@@ -96,6 +97,7 @@ class MessageJson(TypedDict):
     calls: list[ToolCallJson]
     results: list[ToolResultJson]
     extra: list[Any]
+    bookkeeping: bool  # a line of a coding agent's transcript that is no message
 
 
 class MessagesResponse(TypedDict):
@@ -166,6 +168,40 @@ class FilesResponse(TypedDict):
     root: str | None
     total: int
     changes: list[FileChangeJson]
+
+
+class TurnsResponse(TypedDict):
+    """A page of the turns of a session, newest first. If the thread keeps no session of a coding agent, there are none,
+    and `agent` is null."""
+
+    agent: str | None
+    total: int
+    start: int
+    turns: list[TurnJson]
+
+
+class ToolUseJson(TypedDict):
+    """A tool call with its result, which is null while there is none."""
+
+    id: str
+    name: str
+    arguments: Any
+    result: Any
+    failed: bool
+
+
+class TurnResponse(TypedDict):
+    """One turn: its whole prompt and answer, its tool calls in order, and the files that it changed. `files` is null if
+    they are not known, and `files_missing` says why; the totals count also what was left out."""
+
+    turn: TurnJson
+    prompt: Any
+    reply: Any
+    tools: list[ToolUseJson]
+    tools_total: int
+    files: list[FileChangeJson] | None
+    files_total: int
+    files_missing: str | None
 
 
 class KeptFileJson(TypedDict):

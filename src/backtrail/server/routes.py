@@ -48,6 +48,8 @@ OPERATIONS = (
     Operation("GET", "/state", Handlers.state),
     Operation("GET", "/diff", Handlers.diff),
     Operation("GET", "/files", Handlers.files),
+    Operation("GET", "/turns", Handlers.turns),
+    Operation("GET", "/turn", Handlers.turn),
     Operation("POST", "/save", Handlers.save),
     Operation("POST", "/append", Handlers.append),
     Operation("POST", "/update", Handlers.update),
