@@ -35,6 +35,7 @@ CALLS = {
     "ui": [["--port", "99999"], ["--host", "hostHOSTILE"]],
     "fork": [["THREAD", "THREAD"], ["THREAD", "forkHOSTILE"]],
     "rewind": [["THREAD", "1", "--dry-run"], ["THREAD", "missingHOSTILE"]],
+    "revert": [["THREAD", "1"], ["nobodyHOSTILE", "1"]],
     "undo": [["nobodyHOSTILE"], ["THREAD"]],
     "redo": [["THREAD"], ["THREAD"], ["nobodyHOSTILE"]],
     "label": [["THREAD", "2", "newHOSTILE"]],
