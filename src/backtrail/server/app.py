@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 from starlette.applications import Starlette
-from starlette.concurrency import run_in_threadpool
+from starlette.concurrency import iterate_in_threadpool, run_in_threadpool
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
 from starlette.requests import Request
@@ -33,7 +33,7 @@ from backtrail.render.jsonable import json_bytes
 from backtrail.server.handlers import Handlers
 from backtrail.server.middleware import BODY_SECONDS, LOCAL, MAX_BODY, SecurityMiddleware
 from backtrail.server.one_time_codes import OneTimeCodes
-from backtrail.server.requests import ApiRequest, EmptyRequest, ExportRequest, OpenRequest
+from backtrail.server.requests import ApiRequest, EmptyRequest, ExportRequest, FindRequest, ImageRequest, OpenRequest
 from backtrail.server.routes import OPERATIONS, ROOT, Operation, openapi
 from backtrail.server.sse import WATCHED_THREADS, ThreadWatcher
 
@@ -77,6 +77,8 @@ def application(
     routes = [Route(ROOT + op.path, _endpoint(handlers, op), methods=[op.method]) for op in OPERATIONS]
     routes += [
         Route(f"{ROOT}/export", _export(handlers)),
+        Route(f"{ROOT}/find", _find(handlers)),
+        Route(f"{ROOT}/image", _image(handlers)),
         Route(f"{ROOT}/events", _events(watcher)),
         Route(f"{ROOT}/openapi.json", _openapi),
         Route("/open", _open(codes), methods=["POST"]),
@@ -104,9 +106,9 @@ def application(
 def _pages() -> list[Route]:
     """One route per file of the page: a request's path never becomes a path of the file system."""
     routes = []
-    for file in sorted(STATIC.iterdir()):
+    for file in sorted(STATIC.rglob("*")):
         if file.suffix in _TYPES:
-            path = "/" if file.name == "index.html" else f"/{file.name}"
+            path = "/" if file.name == "index.html" else f"/{file.relative_to(STATIC).as_posix()}"
             routes.append(Route(path, _page(file)))
     return routes
 
@@ -160,6 +162,23 @@ def _export(handlers: Handlers) -> Any:
         return Response(text, media_type=media, headers={"content-disposition": "attachment"})
 
     return export
+
+
+def _find(handlers: Handlers) -> Any:
+    async def find(request: Request) -> Response:
+        matches = handlers.find(_query(request, FindRequest))  # refuses what is not clear before anything is sent
+        lines = (json_bytes(match) + b"\n" for match in matches)
+        return StreamingResponse(iterate_in_threadpool(lines), media_type="application/x-ndjson")
+
+    return find
+
+
+def _image(handlers: Handlers) -> Any:
+    async def image(request: Request) -> Response:
+        found = await run_in_threadpool(handlers.image, _query(request, ImageRequest))
+        return Response(found.data, media_type=found.media_type)
+
+    return image
 
 
 def _events(watcher: ThreadWatcher) -> Any:

@@ -293,13 +293,14 @@ class Thread(Generic[S]):
 
         return finish(rewind_files(self._core, at, dry_run, keep_untracked))
 
-    def undo(self) -> Checkpoint:
-        """Take back the last move of the head: a rewind, or a save."""
-        return finish(self._core.undo())
+    def undo(self, dry_run: bool = False) -> Checkpoint:
+        """Take back the last move of the head: a rewind, or a save. `dry_run`: only return where the head would go."""
+        return finish(self._core.undo(dry_run))
 
-    def redo(self) -> Checkpoint:
-        """Do again what the last `undo` took back; as often as there were undos, until a new save or rewind."""
-        return finish(self._core.redo())
+    def redo(self, dry_run: bool = False) -> Checkpoint:
+        """Do again what the last `undo` took back; as often as there were undos, until a new save or rewind. `dry_run`:
+        only return where the head would go."""
+        return finish(self._core.redo(dry_run))
 
     # -- annotating, keeping, deleting --------------------------------------------------------------------------------
 
