@@ -54,12 +54,15 @@ export class Conversation {
     view.addEventListener("scroll", () => this.onScroll(), { passive: true });
     // Images and folds change the height after the messages were added.
     this.heights = new ResizeObserver(() => { if (this.pinned) this.toEnd(); });
+    // On a phone the view may be hidden while it is drawn: it lands when it is shown.
+    new ResizeObserver(() => { if (this.shown && this.landing && view.clientHeight) this.landing(); }).observe(view);
     this.clear();
   }
 
   clear() {
     this.place = null;
     this.pinned = false;
+    this.landing = null;
     this.unseen = 0;
     this.pill.hidden = true;
     this.heights.disconnect();
@@ -89,8 +92,12 @@ export class Conversation {
     this.mark(row.id);
     this.view.replaceChildren(this.earlier, this.list, this.later);
     this.heights.observe(this.list);
-    if (message === null) this.land();
-    else this.reveal(message);
+    this.landing = () => {
+      this.landing = null;
+      if (message === null) this.land();
+      else this.reveal(message);
+    };
+    if (this.view.clientHeight) this.landing();
     return true;
   }
 

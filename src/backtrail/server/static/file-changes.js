@@ -32,7 +32,7 @@ export async function drawFileChanges(view, thread, row, signal, app) {
 async function openFolder(list, path, where, signal) {
   const { entries, more } = await get("/tree", { ...where, path }, signal);
   list.replaceChildren(...entries.map((entry) => node(entry, path, where, signal)),
-    ...(more ? [h("li", { class: "dim" }, `… ${plural(more, "more entry")}`)] : []));
+    ...(more ? [h("li", { class: "dim" }, `… ${plural(more, "more entry", "more entries")}`)] : []));
   if (!entries.length) list.replaceChildren(h("li", { class: "dim" }, "empty"));
 }
 

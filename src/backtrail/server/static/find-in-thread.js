@@ -69,7 +69,7 @@ export class FindInThread {
         h("span", { class: `role ${match.role ?? ""}` }, match.number === null ? `step ${match.step}` : `${match.role} #${match.number}`),
         h("span", { dir: "auto" }, snippet(match)))));
     }
-    note.textContent = this.matches.length ? `${plural(this.matches.length, "match")}${this.matches.length >= MOST ? " or more" : ""}: n and N step through them`.replace("matchs", "matches") : "nothing found";
+    note.textContent = this.matches.length ? `${plural(this.matches.length, "match", "matches")}${this.matches.length >= MOST ? " or more" : ""}: n and N step through them` : "nothing found";
   }
 
   step(by) {

@@ -16,7 +16,7 @@ export function age(iso) {
   return seconds < 5 ? "now" : `${Math.floor(seconds)}s`;
 }
 
-export const plural = (count, word) => `${count.toLocaleString()} ${word}${count === 1 ? "" : "s"}`;
+export const plural = (count, word, words = `${word}s`) => `${count.toLocaleString()} ${count === 1 ? word : words}`;
 
 export function duration(seconds) {
   if (seconds === null || seconds === undefined) return "";

@@ -19,7 +19,7 @@ export async function drawHealth(page) {
       part("Store", facts({
         engine: found.engine, version: found.version, threads: stats.threads?.toLocaleString(), rows: stats.rows?.toLocaleString(),
         blobs: stats.blobs?.toLocaleString(), size: bytes(stats.total ?? stats.bytes ?? 0), "failed writes": String(stats.failed_writes ?? 0),
-        "answered in": `${found.seconds.toFixed(3)} s`, janitor: found.janitor ?? "none in this process",
+        "answered in": `${found.seconds.toFixed(3)} s`,
       }), survey),
       part("Growth since this page was served", growth.length > 1 ? sparkline(growth) : h("p", { class: "dim" }, "Not enough figures yet: one is kept each minute.")),
       part("Mirror", mirror ? facts({

@@ -104,7 +104,9 @@ function argumentNodes(given, raw) {
     if (typeof given[name] === "string" && looksLikeDiff(given[name])) nodes.push(unifiedDiff(take(name), language));
   }
   if (typeof given.content === "string" && language) nodes.push(codeBlock(take("content"), language));
-  const left = Object.keys(rest).length ? [codeBlock(JSON.stringify(rest, null, 2), "json")] : [];
+  // The line above has the path already.
+  const only = nodes.length && Object.keys(rest).every((name) => PATHS.includes(name) || name === "description");
+  const left = Object.keys(rest).length && !only ? [codeBlock(JSON.stringify(rest, null, 2), "json")] : [];
   return [...left, ...nodes.flat()];
 }
 
