@@ -1,7 +1,7 @@
 """Lines of coding agents' transcripts: which of them are messages, and in which of those a person speaks.
 
-Claude Code, Codex, Gemini CLI and opencode write more than the conversation: attachments, settings, token counts, copies
-of requests. Such lines are bookkeeping, and so is every kind that is not known here: agents add kinds with every
+Claude Code, Codex, Gemini CLI and opencode write more than the conversation: attachments, settings, token counts,
+copies of requests. Such lines are bookkeeping, and so is every kind that is not known here: agents add kinds with every
 release. Nothing is changed; a line is read as far as its values have the expected types.
 
 | agent | a line |
@@ -30,6 +30,7 @@ _CLAUDE_NOTES = (
     "[Request interrupted by user",
     "<task-notification>",
 )
+_FIRST_YEAR = 1970  # a time before is no time of a line
 _CODEX_NOTES = ("<environment_context>", "<user_instructions>", "<turn_aborted>", "# AGENTS.md instructions")
 
 
@@ -95,20 +96,24 @@ def turn_id(line: Line) -> str | None:
 
 def written_at(line: Line) -> datetime | None:
     """The time at which an agent wrote a line."""
-    value = line.get("timestamp")
+    value = line.get("timestamp") or line.get("startTime")  # the latter in the first line of Gemini CLI
     try:
         if type(value) is str:
             found = datetime.fromisoformat(value)
-            return found.astimezone(UTC) if found.tzinfo is not None else found.replace(tzinfo=UTC)
-        info = line.get("info")
-        times = info.get("time") if type(info) is dict else None
-        millis = times.get("created") if type(times) is dict else None
-        return datetime.fromtimestamp(millis / 1000, UTC) if type(millis) is int else None
+            found = found.astimezone(UTC) if found.tzinfo is not None else found.replace(tzinfo=UTC)
+        else:
+            info = line.get("info")
+            times = info.get("time") if type(info) is dict else None
+            millis = times.get("created") if type(times) is dict else None
+            if type(millis) is not int:
+                return None
+            found = datetime.fromtimestamp(millis / 1000, UTC)
     except (ValueError, OverflowError, OSError):
         return None  # not a time, or none that a calendar has
+    return found if found.year >= _FIRST_YEAR else None
 
 
-# -- each agent ---------------------------------------------------------------------------------------------------------
+# -- each agent --------------------------------------------------------------------------------------------------------
 
 
 def _claude(line: Line) -> Line | None:

@@ -14,6 +14,7 @@ If the directory cannot be saved, the messages are, and `files_missing` says why
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -22,6 +23,7 @@ import msgspec
 from backtrail.agents.events import Event, EventKind, prompt_label
 from backtrail.agents.transcripts import NewLines, Position, read_new
 from backtrail.errors import Conflict, EncodeError, FilesError, InvalidInput, LockTimeout, MissingExtra, UnsafePath
+from backtrail.render.session_turns import known_turn
 from backtrail.workspace import Limits, Snapshot, Workspace
 from backtrail.workspace.pack import LARGE_FILE
 
@@ -42,14 +44,17 @@ class Captured(msgspec.Struct, frozen=True):
     behind: int = 0  #: bytes of the transcript that are still to be read
 
 
-def capture(store: Store, event: Event) -> Captured:
-    """Save what an event tells."""
+def capture(store: Store, event: Event, deadline: float | None = None) -> Captured:
+    """Save what an event tells. After `deadline`, by the monotonic clock, the agent has gone on, and may have changed
+    files before they were read: then the checkpoint has `late`."""
     head = store.thread(event.thread_id).head
     root = directory_of(event, {} if head is None else head.custom)
     files, missing = _snapshot(store, root)
+    late = deadline is not None and time.monotonic() > deadline
+    facts = _Facts(event, root, files, missing, late)
     for attempt in range(_ATTEMPTS):
         try:
-            return _Capture(store, event, root, files, missing).save()
+            return _Capture(store, facts).save()
         except Conflict:
             if attempt + 1 == _ATTEMPTS:
                 raise
@@ -87,15 +92,34 @@ def _snapshot(store: Store, directory: str) -> tuple[Snapshot | None, str | None
         return None, str(error)
 
 
+class _Facts(msgspec.Struct, frozen=True):
+    """What is known of an event before it is saved."""
+
+    event: Event
+    directory: str
+    files: Snapshot | None
+    missing: str | None
+    late: bool
+
+    def custom(self, kind: EventKind, turn: int, turn_id: Any, is_open: bool) -> dict[str, Any]:
+        """The custom fields of its checkpoint."""
+        custom = {"agent": self.event.agent, "event": kind, "turn": turn, "open": is_open, "cwd": self.directory}
+        if turn_id is not None:
+            custom["turn_id"] = turn_id
+        if self.missing is not None:
+            custom["files_missing"] = self.missing
+        if self.late:
+            custom["late"] = True
+        return custom
+
+
 class _Capture:
     """One attempt to save one event."""
 
-    def __init__(self, store: Store, event: Event, directory: str, files: Snapshot | None, missing: str | None) -> None:
-        self._event = event
-        self._directory = directory
-        self._files = files
-        self._missing = missing
-        self._thread: Thread[dict[str, Any]] = store.thread(event.thread_id)
+    def __init__(self, store: Store, facts: _Facts) -> None:
+        self._facts = facts
+        self._event = facts.event
+        self._thread: Thread[dict[str, Any]] = store.thread(facts.event.thread_id)
         self._head = self._thread.head
         self._known: Mapping[str, Any] = {} if self._head is None else self._head.custom
         self._behind = 0
@@ -105,7 +129,7 @@ class _Capture:
         turn, is_open = known_turn(known), known.get("open") is True
         same_turn = event.turn_id is not None and event.turn_id == known.get("turn_id")
         if event.kind == "prompt" and is_open and same_turn:
-            return Captured(None, self._missing)  # the hook is installed twice
+            return Captured(None, self._facts.missing)  # the hook is installed twice
         fields: dict[str, Any] = dict(event.details)
         if is_open and _ends_turns(event):
             self._save("turn_end", turn, known.get("turn_id"), is_open=False, closed_by=event.kind)
@@ -118,21 +142,12 @@ class _Capture:
             is_open = False
         elif event.kind == "session_end":
             is_open = False
-        turn_id = event.turn_id if event.kind in ("prompt", "turn_end") else known.get("turn_id")
+        turn_id = event.turn_id if event.kind == "prompt" else event.turn_id or known.get("turn_id")
         saved = self._save(event.kind, turn, turn_id, is_open=is_open, **fields)
-        return Captured(saved, self._missing, self._behind)
+        return Captured(saved, self._facts.missing, self._behind)
 
     def _save(self, kind: EventKind, turn: int, turn_id: Any, *, is_open: bool, **fields: Any) -> Checkpoint:
-        custom = {
-            "agent": self._event.agent,
-            "event": kind,
-            "turn": turn,
-            "open": is_open,
-            "cwd": self._directory,
-            **({} if turn_id is None else {"turn_id": turn_id}),
-            **({} if self._missing is None else {"files_missing": self._missing}),
-            **fields,
-        }
+        custom = {**self._facts.custom(kind, turn, turn_id, is_open), **fields}
         label, changes = None, {}
         if kind == "prompt" and self._event.prompt is not None:
             label, changes = prompt_label(self._event.prompt), {PROMPT: self._event.prompt}
@@ -162,7 +177,7 @@ class _Capture:
             changes,
             label=label,
             custom=custom,
-            files=self._files,
+            files=self._facts.files,
             expect=None if self._head is None else self._head.id,
             append=append,
         )
@@ -171,13 +186,7 @@ class _Capture:
         if self._event.transcript is None:
             return None
         known = None if self._head is None else self._thread.pick([TRANSCRIPT], at=self._head).get(TRANSCRIPT)
-        return read_new(self._event.transcript, _position(known), parsed=parsed)
-
-
-def known_turn(custom: Mapping[str, Any]) -> int:
-    """The number of the turn that a checkpoint belongs to; 0 before the first."""
-    turn = custom.get("turn")
-    return turn if isinstance(turn, int) and turn > 0 else 0
+        return read_new(self._event.transcript, position_of(known), parsed=parsed)
 
 
 def _ends_turns(event: Event) -> bool:
@@ -188,7 +197,7 @@ def _ends_turns(event: Event) -> bool:
     return event.kind in ("prompt", "session_end")
 
 
-def _position(value: Any) -> Position | None:
+def position_of(value: Any) -> Position | None:
     """How far the transcript was read, as the state has it; None if it does not tell, and all is read again."""
     try:
         return None if value is None else msgspec.convert(value, Position)

@@ -26,7 +26,7 @@ EventKind = Literal["session_start", "prompt", "turn_end", "compact", "session_e
 MAX_PAYLOAD = 64 * 2**20  #: bytes of one payload that are read
 MAX_LABEL = 200  #: characters of a prompt in a checkpoint's label
 
-_KINDS: dict[Agent, dict[str, EventKind]] = {
+HOOK_EVENTS: dict[Agent, dict[str, EventKind]] = {
     "claude": {
         "SessionStart": "session_start",
         "UserPromptSubmit": "prompt",
@@ -89,6 +89,11 @@ def thread_id(agent: Agent, session_id: str) -> str:
     return f"{agent}/{session_id}"
 
 
+def is_session_id(text: str) -> bool:
+    """True if a text can be the id of a session: it becomes part of a thread's name."""
+    return _SESSION_ID.fullmatch(text) is not None
+
+
 def check_agent(name: str) -> Agent:
     """The agent of this name; `InvalidInput` lists those that there are."""
     for agent in AGENTS:
@@ -108,11 +113,11 @@ def read_event(agent: Agent, payload: bytes, environment: Mapping[str, str] = os
     if not isinstance(data, dict):
         raise InvalidInput("the hook's input is not a JSON object")
     name = _text(data, "hook_event_name")
-    kind = _KINDS[agent].get(name or "")
+    kind = HOOK_EVENTS[agent].get(name or "")
     if name is None or kind is None:
         return None
     session_id = _text(data, "session_id")
-    if session_id is None or not _SESSION_ID.fullmatch(session_id):
+    if session_id is None or not is_session_id(session_id):
         raise InvalidInput(f"the hook's input for {name} has no session_id that could be one")
     cwd = _directory(_text(data, "cwd")) or _directory(_working_directory())
     if cwd is None:

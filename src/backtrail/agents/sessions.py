@@ -9,11 +9,12 @@ import os
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-import msgspec
-
-from backtrail.agents.capture import PROMPT, TRANSCRIPT, agent_workspace, is_within, known_turn
+from backtrail.agents.capture import PROMPT, TRANSCRIPT, agent_workspace, is_within
 from backtrail.agents.events import AGENTS, Agent, check_agent, thread_id
 from backtrail.errors import NotFound
+from backtrail.render.session_turns import Turn, turns_in
+
+__all__ = ["AgentSession", "Turn", "newest_session", "session_of", "sessions"]
 
 if TYPE_CHECKING:
     from backtrail.model import Checkpoint, ThreadInfo
@@ -22,21 +23,6 @@ if TYPE_CHECKING:
     from backtrail.workspace import Workspace
 
 _PAGE = 200  # threads that are listed at once
-
-
-class Turn(msgspec.Struct, frozen=True, kw_only=True):
-    """One turn: a prompt, and what the agent did."""
-
-    number: int  #: from 1 on
-    turn_id: str | None  #: the agent's own id of it
-    prompt: str  #: shortened to one line; `AgentSession.prompt` has all of it
-    before: Checkpoint | None  #: conversation and files as they were at the prompt; None if it was not captured
-    after: Checkpoint | None = None  #: as they were at its end; None if it goes on, or its end was never seen
-
-    @property
-    def interrupted(self) -> bool:
-        """True if the agent never told the end: a later event ended the turn."""
-        return self.after is not None and "closed_by" in self.after.custom
 
 
 class AgentSession:
@@ -78,18 +64,7 @@ class AgentSession:
 
     def turns(self) -> list[Turn]:
         """The turns, oldest first."""
-        turns: dict[int, Turn] = {}
-        for checkpoint in self.thread.history():
-            custom = checkpoint.custom
-            number, event = known_turn(custom), custom.get("event")
-            if event == "rewind":
-                turns = {each: turn for each, turn in turns.items() if each <= number}
-            elif event == "prompt":
-                turns[number] = _turn(checkpoint, before=checkpoint)
-            elif event == "turn_end" and number:
-                begun = turns.get(number) or _turn(checkpoint, before=None)
-                turns[number] = msgspec.structs.replace(begun, after=checkpoint)
-        return [turns[number] for number in sorted(turns)]
+        return turns_in(self.thread.history())
 
     def turn(self, number: int) -> Turn:
         """One turn by its number."""
@@ -113,16 +88,6 @@ class AgentSession:
 
     def __repr__(self) -> str:
         return f"<backtrail.agents.AgentSession {self.thread_id!r}>"
-
-
-def _turn(checkpoint: Checkpoint, *, before: Checkpoint | None) -> Turn:
-    turn_id = checkpoint.custom.get("turn_id")
-    return Turn(
-        number=known_turn(checkpoint.custom),
-        turn_id=turn_id if isinstance(turn_id, str) else None,
-        prompt=(checkpoint.label or "") if before is not None else "",
-        before=before,
-    )
 
 
 def session_of(store: Store, thread: str) -> AgentSession | None:

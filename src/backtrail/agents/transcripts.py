@@ -13,7 +13,7 @@ import contextlib
 import hashlib
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import IO, Any
 
@@ -24,7 +24,9 @@ from backtrail.owned_files import open_regular
 
 UNPARSED = "unparsed"  #: the key of a line that is not a JSON object
 MAX_NEW = 256 * 2**20  #: bytes that one read takes; the rest is for the next one
+MAX_STEP = 64 * 2**20  #: bytes of one step
 MAX_UNPACKED = 4 * 2**30  #: bytes that a compressed transcript may unpack to
+_BEGINNING, _FIRST_LINES = 4 * 2**20, 50  # in which a transcript tells whose it is
 _WINDOW = 4096  # bytes that are compared, at the beginning and before the end of what was read
 
 
@@ -61,12 +63,8 @@ def read_new(path: str, known: Position | None, *, parsed: bool = True) -> NewLi
         keep = parse_line if parsed else unparsed
         lines = [keep(line) for line in data[:end].split(b"\n") if line.strip()]
         stop = offset + end
-        file.seek(0)
-        first = _digest(file.read(min(_WINDOW, stop)))
-        file.seek(max(0, stop - _WINDOW))
-        last = _digest(file.read(min(_WINDOW, stop)))
-        position = Position(path=path, offset=stop, first=first, last=last)
-        return NewLines(lines, position, known is not None and known.offset > 0 and not offset, len(data) - end)
+        rewritten = known is not None and known.offset > 0 and not offset
+        return NewLines(lines, _position_at(file, path, stop), rewritten, len(data) - end)
 
 
 def parse_line(line: bytes) -> dict[str, Any]:
@@ -139,3 +137,47 @@ def _unchanged(file: IO[bytes], known: Position) -> bool:
 
 def _digest(data: bytes) -> str:
     return hashlib.blake2b(data, digest_size=16).hexdigest()
+
+
+def read_steps(path: str, known: Position | None, begins: Callable[[dict[str, Any]], bool]) -> Iterator[NewLines]:
+    """The same lines as `read_new` gives, in steps, each with the position at its end: a step begins at every line for
+    which `begins` is true, and where one would be too long. No more than one step is in memory. Nothing if there is no
+    such file."""
+    with _open(path) as file:
+        if file is None:
+            return
+        start = known.offset if known is not None and _unchanged(file, known) else 0
+        rewritten = known is not None and known.offset > 0 and not start
+        lines: list[dict[str, Any]] = []
+        begun = end = start
+        file.seek(start)
+        while (raw := file.readline(MAX_NEW)) and (raw.endswith(b"\n") or len(raw) == MAX_NEW):
+            if raw.strip():
+                line = parse_line(raw.rstrip(b"\n"))
+                starts = begins(line)
+                if lines and (starts or end - begun + len(raw) > MAX_STEP):
+                    yield NewLines(lines, _position_at(file, path, end), rewritten)
+                    file.seek(end + len(raw))
+                    lines, begun = [], end
+                lines.append(line)
+            end += len(raw)
+        if lines:
+            yield NewLines(lines, _position_at(file, path, end), rewritten, len(raw))
+
+
+def first_lines(path: str) -> list[dict[str, Any]]:
+    """The lines at the beginning of a transcript, which tell whose it is."""
+    with _open(path) as file:
+        if file is None:
+            return []
+        file.seek(0)
+        data = file.read(_BEGINNING)
+    return [parse_line(line) for line in data.split(b"\n")[:_FIRST_LINES] if line.strip()]
+
+
+def _position_at(file: IO[bytes], path: str, stop: int) -> Position:
+    length = min(_WINDOW, stop)
+    file.seek(0)
+    first = _digest(file.read(length))
+    file.seek(stop - length)
+    return Position(path=path, offset=stop, first=first, last=_digest(file.read(length)))

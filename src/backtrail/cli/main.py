@@ -21,6 +21,7 @@ class CommandEntry(NamedTuple):
 
 
 LOOK, CHANGE, MOVE, MAINTAIN = "Look", "Change", "Import and export", "Look after the store"
+CODING_AGENTS = "Coding agents"
 COMMANDS: dict[str, CommandEntry] = {
     "threads": CommandEntry(LOOK, "List threads, newest first."),
     "sessions": CommandEntry(LOOK, "List conversations, newest first."),
@@ -38,6 +39,8 @@ COMMANDS: dict[str, CommandEntry] = {
     "tag": CommandEntry(CHANGE, "Add tags to a checkpoint, or remove them."),
     "rm": CommandEntry(CHANGE, "Delete threads, or one checkpoint."),
     "files": CommandEntry(CHANGE, "Snapshots of a directory: take, compare, restore."),
+    "agents": CommandEntry(CODING_AGENTS, "Capture Claude Code, Codex, Gemini CLI and opencode: install, status."),
+    "hook": CommandEntry(CODING_AGENTS, "Handle one event of an agent; the agents run it."),
     "import": CommandEntry(MOVE, "Import sessions and runs of other programs."),
     "export": CommandEntry(MOVE, "Write a conversation or a state to a file."),
     "copy": CommandEntry(MOVE, "Copy everything into another store."),

@@ -124,10 +124,12 @@ async def update(
     parent: Any = UNSET,
     remove: Any = (),
     append: tuple[str, list[Any] | tuple[Any, ...]] | None = None,
+    created_at: Any = None,
 ) -> Checkpoint:
     """Set some top-level keys, delete those in `remove`, and add items at the end of one list with `append=(key,
-    items)`, all in one checkpoint; everything else is unchanged and not read."""
-    facts = await check_facts(thread, label, tags, custom, files, id)
+    items)`, all in one checkpoint; everything else is unchanged and not read. `created_at` is the time of a step that
+    was made elsewhere, and is imported now."""
+    facts = await check_facts(thread, label, tags, custom, files, id, created_at)
     if not isinstance(changes, Mapping):
         raise InvalidInput(f"update() takes a dict, not {type(changes).__qualname__}")
     plan: Plan = partial(
@@ -147,11 +149,14 @@ async def edit(thread: ThreadHandle[S], plan: Plan, facts: Facts, *, compare_lis
     return await save_plan(thread, plan, facts, compare_lists=compare_lists, rebase=True)
 
 
-async def check_facts(thread: ThreadHandle[S], label: Any, tags: Any, custom: Any, files: Any, id: Any) -> Facts:
+async def check_facts(
+    thread: ThreadHandle[S], label: Any, tags: Any, custom: Any, files: Any, id: Any, created_at: Any = None
+) -> Facts:
     """The metadata of a save, checked; for views too. Of a workspace in `files`, a snapshot is taken."""
-    if label is None and not tags and not custom and files is None and id is None:
+    if label is None and not tags and not custom and files is None and id is None and created_at is None:
         return NO_FACTS
-    return Facts.check(thread.values, label, tags, custom, None if files is None else await file_reference(files), id)
+    reference = None if files is None else await file_reference(files)
+    return Facts.check(thread.values, label, tags, custom, reference, id, created_at)
 
 
 def _check_append(value: Any) -> tuple[str, list[Any]]:
@@ -177,6 +182,10 @@ class SaveRequest:
         self.branches = False  # if another checkpoint is the head, save on a branch off `base_id`
         self.follows = False  # … and move the head there
         self.id = facts.id  # the same for all attempts: two made on two sides of a mirror are recognized as one
+
+    def time(self) -> int:
+        """Now, or when the step was made elsewhere. A time to come would be that of all steps until then."""
+        return now_micros() if self.facts.created is None else min(self.facts.created, now_micros())
 
 
 async def save_plan(
@@ -349,7 +358,7 @@ async def _commit(thread: ThreadHandle[S], request: SaveRequest, tip: Tip | None
     dictionary = zstd_dictionary.NONE
     if frames.compression is not None:
         dictionary = await zstd_dictionary.choose(context, tip, base.position)
-    now = now_micros() if tip is None else max(now_micros(), tip.head.updated + 1)
+    now = request.time() if tip is None else max(request.time(), tip.head.updated + 1)
     id = request.id = request.id or new_id(now)
     row, blobs, meta = seal_row(
         frames, base.position, id, base.digest, base.parent, now, planned, request.facts, dictionary.name

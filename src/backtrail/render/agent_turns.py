@@ -77,11 +77,12 @@ def find_turns(lines: Iterable[Any]) -> list[TurnStart]:
     for index, line in enumerate(lines):
         if type(line) is not dict:
             continue
-        if (back := line.get("$rewindTo")) is not None:
+        back = taken_back(line)
+        if type(back) is int:
+            del found[-back:]
+        elif back is not None:
             kept = next((n for n, turn in enumerate(found) if turn.turn_id == back), 0)
             del found[kept:]  # Gemini CLI: an id that it does not know clears everything
-        elif (count := _rolled_back(line)) > 0:
-            del found[-count:]
         elif transcript_lines.is_prompt(line):
             id = transcript_lines.turn_id(line)
             if id is None or all(turn.turn_id != id for turn in found[-1:]):
@@ -90,13 +91,16 @@ def find_turns(lines: Iterable[Any]) -> list[TurnStart]:
     return found
 
 
-def _rolled_back(line: Line) -> int:
-    """The number of turns that Codex took back with this line."""
+def taken_back(line: Line) -> str | int | None:
+    """The turns that the agent itself took back with this line: the number of the last ones (Codex), or the id of the
+    first one (Gemini CLI); None if it took none back."""
+    if type(back := line.get("$rewindTo")) is str:
+        return back
     payload = line.get("payload")
     if type(payload) is not dict or payload.get("type") != "thread_rolled_back":
-        return 0
+        return None
     count = payload.get("num_turns")
-    return count if type(count) is int and 0 < count < 1 << 31 else 0
+    return count if type(count) is int and 0 < count < 1 << 31 else None
 
 
 def read_turn(lines: Sequence[Any]) -> AgentTurn:
@@ -141,7 +145,7 @@ def _tools(messages: list[ParsedMessage]) -> tuple[ToolUse, ...]:
     return tuple(calls.values())
 
 
-# -- what each agent notes beside its messages --------------------------------------------------------------------------
+# -- what each agent notes beside its messages -------------------------------------------------------------------------
 
 
 def _error(line: Line) -> str:
@@ -207,9 +211,9 @@ def _tokens(lines: list[Line]) -> Tokens | None:
             payload = line["payload"]
             if line.get("type") == "token_usage_record" and type(usage := payload.get("usage")) is dict:
                 requests[number] = _codex_tokens(usage)
-            elif payload.get("type") == "token_count" and type(info := payload.get("info")) is dict:
-                if type(usage := info.get("last_token_usage")) is dict:
-                    older.append(_codex_tokens(usage))
+            info = payload.get("info") if payload.get("type") == "token_count" else None
+            if type(info) is dict and type(usage := info.get("last_token_usage")) is dict:
+                older.append(_codex_tokens(usage))
         elif agent == "gemini" and type(usage := line.get("tokens")) is dict:
             given = Tokens(_count(usage, "input"), _count(usage, "cached"), _count(usage, "output", "thoughts"))
             requests[_text_or(line.get("id"), number)] = given

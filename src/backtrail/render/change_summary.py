@@ -29,9 +29,9 @@ class ChangeSummary(msgspec.Struct, frozen=True):
 
 
 def summarize(thread: Thread[Any], checkpoint: Checkpoint, outlines: dict[str, Outline] | None = None) -> ChangeSummary:
-    """Compare the outlines of a checkpoint and its parent, and read at most one item of a list. A damaged state is
-    summarized as such, so that the rest of a history stays readable. `outlines` caches outlines for the next row of a
-    page."""
+    """Compare the outlines of a checkpoint and its parent, and read one item of a list, or a few lines of a transcript.
+    A damaged state is summarized as such, so that the rest of a history stays readable. `outlines` caches outlines for
+    the next row of a page."""
     try:
         return _compare(thread, checkpoint, {} if outlines is None else outlines)
     except Corrupt as error:

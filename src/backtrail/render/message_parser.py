@@ -110,7 +110,7 @@ def parse_message(value: Any) -> ParsedMessage:
 
 
 def _parse_line(line: dict[Any, Any], agent: transcript_lines.Agent) -> ParsedMessage:
-    """Parse a line of a coding agent's transcript. What is written in the person's name is not shown as the person's."""
+    """Parse a line of a coding agent's transcript. What it wrote in the person's name is not shown as the person's."""
     found = _parse(message_shapes.body(line))
     if agent in ("codex", "gemini"):
         found = msgspec.structs.replace(found, results=tuple(map(_with_exit_code, found.results)))

@@ -79,7 +79,7 @@ class Conversations:
                 return images[request.image]
         raise NotFound(f"message {request.message} of thread {request.thread!r} has no image {request.image}")
 
-    def turns(self, request: requests.TurnsRequest, checkpoint: Checkpoint) -> responses.TurnsResponse:
+    def turns(self, request: requests.ConversationRequest, checkpoint: Checkpoint) -> responses.ConversationResponse:
         """A page of the turns at a checkpoint, newest first."""
         handle = self._store.thread(request.thread)
         outline = handle.outline(at=checkpoint, salvage=True)
@@ -88,7 +88,7 @@ class Conversations:
         newest = found[::-1][request.start : request.start + request.limit]
         borders = [index for turn in newest for index in (turn.start, turn.stop - 1)]
         steps = self._steps(handle, checkpoint, key, borders) if key is not None else []
-        shown: list[responses.TurnJson] = []
+        shown: list[responses.ConversationTurnJson] = []
         for place, turn in enumerate(newest):
             one = msgspec.to_builtins(turn)
             one["tools"], one["more_tools"] = one["tools"][:_TOOLS], max(0, len(one["tools"]) - _TOOLS)

@@ -39,6 +39,7 @@ from backtrail.server.file_changes import file_changes_json, restore_json
 from backtrail.server.health import Health
 from backtrail.server.history_cache import HistoryCache
 from backtrail.server.thread_listing import ThreadListing
+from backtrail.server.turn_reader import TurnReader
 
 if TYPE_CHECKING:
     from backtrail.workspace import Changes, Workspace
@@ -62,6 +63,7 @@ class Handlers:
         self.health = Health(store)
         self._conversations = Conversations(store, self._histories)
         self._summaries: LRU[tuple[str, str | None], ChangeSummary] = LRU(_CACHED_SUMMARIES)
+        self._turn_reader = TurnReader(store, self._histories)
 
     # -- the store ----------------------------------------------------------------------------------------------------
 
@@ -168,7 +170,7 @@ class Handlers:
         """A page of the conversation at a checkpoint. `key` is null if the state has none."""
         return self._conversations.messages(request, self._at(request))
 
-    def turns(self, request: requests.TurnsRequest) -> responses.TurnsResponse:
+    def conversation(self, request: requests.ConversationRequest) -> responses.ConversationResponse:
         """A page of the conversation as turns, newest first, and the sums of all turns."""
         return self._conversations.turns(request, self._at(request))
 
@@ -254,6 +256,16 @@ class Handlers:
         with self._histories.read(thread) as history:
             ancestors = ancestry(history.graph.checkpoints(), checkpoint.parent_id)
         return next((ancestor for ancestor in ancestors if ancestor.files is not None), None)
+
+    # -- sessions of coding agents -------------------------------------------------------------------------------------
+
+    def turns(self, request: requests.TurnsRequest) -> responses.TurnsResponse:
+        """The turns of a coding agent's session, newest first, each with its tools, tokens and duration."""
+        return self._turn_reader.page(request)
+
+    def turn(self, request: requests.TurnRequest) -> responses.TurnResponse:
+        """One turn of a coding agent's session: its tool calls with their results, and the files that it changed."""
+        return self._turn_reader.one(request)
 
     def export(self, request: requests.ExportRequest) -> tuple[str, str]:
         """A checkpoint as a file: (media type, text)."""

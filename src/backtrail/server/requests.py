@@ -89,6 +89,20 @@ class HistoryRequest(ThreadRequest, frozen=True, kw_only=True):
     trail: bool = False
 
 
+class TurnsRequest(ThreadRequest, frozen=True, kw_only=True):
+    """A page of the turns of a coding agent's session, newest first. `start` counts from the newest."""
+
+    start: Count = 0
+    limit: Limit = 50
+
+
+class TurnRequest(ThreadRequest, frozen=True, kw_only=True):
+    """One turn of a coding agent's session. `whole`: do not cut long texts."""
+
+    number: Count
+    whole: bool = False
+
+
 class CheckpointRequest(ThreadRequest, frozen=True, kw_only=True):
     """One checkpoint. `at`: `@`, `@~2`, a step, a label, an id or the start of one."""
 
@@ -103,7 +117,7 @@ class MessagesRequest(CheckpointRequest, frozen=True, kw_only=True):
     whole: bool = False
 
 
-class TurnsRequest(CheckpointRequest, frozen=True, kw_only=True):
+class ConversationRequest(CheckpointRequest, frozen=True, kw_only=True):
     """A page of the turns of a conversation, newest first."""
 
     start: Count = 0

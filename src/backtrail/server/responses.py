@@ -6,6 +6,7 @@ from typing import Any, Literal, TypedDict
 
 from backtrail.model import Shape
 from backtrail.render.json_records import ChangeJson, CheckpointJson, ForkJson, ThreadJson
+from backtrail.render.turn_details import TurnJson
 
 
 class StoreResponse(TypedDict):
@@ -184,7 +185,7 @@ class ToolCountJson(TypedDict):
     failed: int
 
 
-class TurnJson(TypedDict):
+class ConversationTurnJson(TypedDict):
     """A turn: the messages from `start` up to `stop`, and the steps that added the first and the last of them. `duration`
     is in seconds. What is not known is null."""
 
@@ -215,12 +216,12 @@ class TotalsJson(TypedDict):
     by_model: dict[str, dict[str, int]]
 
 
-class TurnsResponse(TypedDict):
+class ConversationResponse(TypedDict):
     """A page of turns, newest first."""
 
     total: int
     start: int
-    turns: list[TurnJson]
+    turns: list[ConversationTurnJson]
     totals: TotalsJson
 
 
@@ -322,6 +323,40 @@ class ComparisonResponse(TypedDict):
     changes: list[ChangeJson]
     files_total: int
     files: list[FileChangeJson] | None
+
+
+class TurnsResponse(TypedDict):
+    """A page of the turns of a session, newest first. If the thread keeps no session of a coding agent, there are none,
+    and `agent` is null."""
+
+    agent: str | None
+    total: int
+    start: int
+    turns: list[TurnJson]
+
+
+class ToolUseJson(TypedDict):
+    """A tool call with its result, which is null while there is none."""
+
+    id: str
+    name: str
+    arguments: Any
+    result: Any
+    failed: bool
+
+
+class TurnResponse(TypedDict):
+    """One turn: its whole prompt and answer, its tool calls in order, and the files that it changed. `files` is null if
+    they are not known, and `files_missing` says why; the totals count also what was left out."""
+
+    turn: TurnJson
+    prompt: Any
+    reply: Any
+    tools: list[ToolUseJson]
+    tools_total: int
+    files: list[FileChangeJson] | None
+    files_total: int
+    files_missing: str | None
 
 
 class KeptFileJson(TypedDict):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime
 from os import PathLike
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
 from uuid import UUID
@@ -140,16 +141,17 @@ class Thread(Generic[S]):
         parent: Expect | UnsetType = UNSET,
         remove: Iterable[str] = (),
         append: tuple[str, list[Any] | tuple[Any, ...]] | None = None,
+        created_at: datetime | None = None,
     ) -> Checkpoint:
         """Set some top-level keys; every other key is left unchanged and not read.
 
             thread.update({"plan": "…"}, remove=["draft"], append=("messages", [reply]))
 
         In the same checkpoint, the keys in `remove` are deleted, and `append=(key, items)` extends one list.
+        `created_at` is the time of a step that was made elsewhere, and is imported now.
         """
-        return finish(
-            self._core.update(changes, label, tags, custom, files, expect, id, on_conflict, parent, remove, append)
-        )
+        facts = (label, tags, custom, files, expect, id, on_conflict, parent, remove, append, created_at)
+        return finish(self._core.update(changes, *facts))
 
     def autosave(self, every: int = 1) -> Autosave[S]:
         """Save every n-th state: call the result with each one; `flush()`, or the end of the `with`, saves the last.

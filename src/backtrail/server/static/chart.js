@@ -60,7 +60,7 @@ export async function drawChart(app) {
 
 // Tokens belong to turns: a step seldom says how many it took.
 async function tokensOfTurns(thread) {
-  const { turns, total } = await get("/turns", { thread, limit: 1000 });
+  const { turns, total } = await get("/conversation", { thread, limit: 1000 });
   const points = turns.toReversed().filter((turn) => turn.tokens && turn.last).map((turn) => ({
     step: turn.last.step, number: turn.number, tokens: turn.tokens.input + turn.tokens.output, size: turn.tokens.output,
   }));

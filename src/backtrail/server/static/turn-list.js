@@ -1,9 +1,11 @@
 // The history as turns: what was asked, which tools ran, what came back. A turn unfolds to its steps.
 
 import { get } from "./api.js";
+import { languageOfFile, unifiedDiff } from "./code.js";
 import { $, attempt, h } from "./dom.js";
 import { age, count, duration, plural } from "./format.js";
 import { costOf, money } from "./prices.js";
+import { shownText } from "./truncated.js";
 
 const PAGE_SIZE = 50;
 const MOST_STEPS = 200; // that a turn unfolds to
@@ -19,7 +21,8 @@ export class TurnList {
   }
 
   async open(thread, at = "@") {
-    const page = await get("/turns", { thread, at, limit: PAGE_SIZE });
+    this.agent = (await get("/turns", { thread, limit: 1 })).agent;
+    const page = await get("/conversation", { thread, at, limit: PAGE_SIZE });
     Object.assign(this, { thread, at, total: page.total, shown: page.turns.length, totals: page.totals });
     this.box.replaceChildren(this.summary(), ...page.turns.map((turn) => this.node(turn)), ...this.more());
     if (!page.total) this.box.replaceChildren(h("p", { class: "hint" }, "This thread has no conversation."));
@@ -27,7 +30,7 @@ export class TurnList {
 
   // A thread that grew: only the newest turn changed, or turns came on top of it.
   async refresh() {
-    const page = await get("/turns", { thread: this.thread, at: this.at, limit: PAGE_SIZE });
+    const page = await get("/conversation", { thread: this.thread, at: this.at, limit: PAGE_SIZE });
     if (page.total < this.total || page.total - this.total > PAGE_SIZE - 1) return this.open(this.thread, this.at);
     const changed = page.turns.slice(0, page.total - this.total + 1);
     const old = this.box.querySelector(".turn");
@@ -53,7 +56,7 @@ export class TurnList {
     const rest = this.total - this.shown;
     if (rest <= 0) return [];
     const load = async () => {
-      const page = await get("/turns", { thread: this.thread, at: this.at, start: this.shown, limit: PAGE_SIZE });
+      const page = await get("/conversation", { thread: this.thread, at: this.at, start: this.shown, limit: PAGE_SIZE });
       this.shown += page.turns.length;
       button.replaceWith(...page.turns.map((turn) => this.node(turn)), ...this.more());
     };
@@ -81,12 +84,13 @@ export class TurnList {
         turn.reply ? h("span", { class: "turn-line answer", dir: "auto" }, "→ ", turn.reply) : null,
         facts ? h("span", { class: "turn-facts" }, facts) : null),
       steps);
-    const unfold = () => { if (node.open && !steps.children.length) attempt(() => this.unfold(turn, steps)); };
+    const unfold = () => { if (node.open && !steps.children.length) attempt(() => this.unfold(turn, steps, node)); };
     node.addEventListener("toggle", unfold);
     return node;
   }
 
-  async unfold(turn, list) {
+  async unfold(turn, list, node) {
+    if (this.agent) attempt(() => this.unfoldFiles(turn, node));
     if (!turn.first || !turn.last) return;
     const limit = Math.min(MOST_STEPS, turn.last.step - turn.first.step + 1);
     const page = await get("/history", { thread: this.thread, at: turn.last.id, limit: 1, trail: true });
@@ -94,6 +98,18 @@ export class TurnList {
     list.replaceChildren(...rows.map((row) => h("li", {}, h("button", { type: "button", onclick: () => this.onStep(row) },
       h("b", { class: "step" }, String(row.step)), row.failed ? h("span", { class: "failure" }, "failed") : null,
       row.role ? h("span", { class: `role ${row.role}` }, row.role) : null, h("span", { dir: "auto" }, row.preview || row.added)))));
+  }
+
+  // The files that a turn of a coding agent changed: the snapshots were taken when it began and when it ended.
+  async unfoldFiles(turn, node) {
+    const { turns } = await get("/turns", { thread: this.thread, limit: 1000 });
+    const own = turns.find((one) => one.prompt.slice(0, 60) === turn.prompt.slice(0, 60) && turn.prompt);
+    if (!own) return;
+    const { files, files_total: total, files_missing: missing } = await get("/turn", { thread: this.thread, number: own.number });
+    node.append(h("div", { class: "turn-files" }, files === null ? h("p", { class: "dim" }, missing ?? "The files are not known.")
+      : [h("p", { class: "dim" }, plural(total, "file changed", "files changed")), files.map((file) => h("details", {},
+        h("summary", {}, h("b", {}, file.kind), " ", h("code", {}, file.path)),
+        file.text ? unifiedDiff(shownText(file.text), languageOfFile(file.path)) : null))]));
   }
 
   onKey(event) {

@@ -1,0 +1,97 @@
+"""The second process of the hook: reads the event, lets the agent go on when it may, and saves the event.
+
+An agent must wait at a prompt, until the files are saved as they were before it, and before it compacts its
+conversation. It need not wait at the end of a turn, and at the start and the end of a session: it goes on as soon as
+this process holds the session, and the next event waits for that (`session_lock`).
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import time
+from collections.abc import Sequence
+
+from backtrail.agents import hook_log, prompt_commands
+from backtrail.agents.events import MAX_PAYLOAD, Event, check_agent, read_event
+from backtrail.agents.hook import ANSWER, DONE, FAILURE
+from backtrail.agents.session_lock import session_lock
+from backtrail.errors import BacktrailError, InvalidInput
+
+WAITS = ("prompt", "compact")  #: events at which the agent waits until they are saved
+_PATIENCE = 300.0  # seconds to wait for the process that handles the event before, if the agent has gone on
+
+
+def work(arguments: Sequence[str], pipe: int, deadline: float) -> None:
+    """Handle one event; `pipe` lets the agent go on, at `deadline` it goes on by itself."""
+    started = time.monotonic()
+    told: dict[str, object] = {"agent": " ".join(arguments)[:40]}
+    outcome: dict[str, object] = {}
+    try:
+        if len(arguments) != 1:
+            raise InvalidInput("use it as `backtrail hook AGENT`, with the event on standard input")
+        event = read_event(check_agent(arguments[0]), _read_input())
+        if event is None:
+            _release(pipe, DONE)
+            return
+        told = {"agent": event.agent, "event": event.name, "session": event.session_id}
+        outcome = _save(event, pipe, deadline)
+    except (BacktrailError, OSError) as error:
+        outcome = {"error": f"{type(error).__name__}: {error}"}
+        _release(pipe, FAILURE, f"this event was not captured: {error}")
+    except BaseException as error:
+        outcome = {"error": f"{type(error).__name__}: {error}"}
+        raise
+    finally:
+        if outcome:
+            hook_log.write(**told, **outcome, ms=round(1000 * (time.monotonic() - started)))
+
+
+def _save(event: Event, pipe: int, deadline: float) -> dict[str, object]:
+    """Answer or capture the event; returns what the log says of it."""
+    with session_lock(event.thread_id, _PATIENCE):
+        waits = event.kind in WAITS
+        if not waits:
+            _release(pipe, DONE)
+        command = prompt_commands.parse(event.prompt)
+        from backtrail.agents.capture import capture  # the agent has gone on, if it may, before this is imported
+        from backtrail.agents.user_store import open_user_store
+
+        with open_user_store() as store:
+            if command is not None:
+                _release(pipe, ANSWER, prompt_commands.answer(store, event, command))
+                return {"answered": command.verb}
+            captured = capture(store, event, deadline if waits else None)
+    _release(pipe, DONE)
+    saved = captured.checkpoint
+    outcome: dict[str, object] = {"checkpoint": None if saved is None else saved.id}
+    if captured.files_missing is not None:
+        outcome["files_missing"] = captured.files_missing
+    if captured.behind:
+        outcome["behind"] = captured.behind
+    return outcome
+
+
+def _read_input() -> bytes:
+    """Standard input to its end. What is too much is read as well: an agent that cannot write would stop."""
+    parts, size = [], 0
+    while part := os.read(0, 2**20):
+        size += len(part)
+        if size <= MAX_PAYLOAD + 2**20:
+            parts.append(part)
+    os.dup2(1, 0)  # the agent waits until nobody has its pipes
+    return b"".join(parts)
+
+
+def _release(pipe: int, what: bytes, text: str = "") -> None:
+    """Let the first process go; it does nothing the second time. The number stays taken, so that no other file of this
+    process can get it."""
+    data = what + text.encode(errors="replace")
+    try:
+        while data:
+            data = data[os.write(pipe, data) :]
+    except OSError as error:
+        if error.errno != errno.EPIPE:  # else the first one has not waited that long
+            raise
+    finally:
+        os.dup2(1, pipe)
