@@ -46,9 +46,7 @@ def test_back_and_forward_go_through_what_was_looked_at(served: Inspector, open_
     expect(page.locator("#facts .step")).to_have_text("Step 2")
 
 
-def test_a_copied_link_opens_the_same_step_in_a_second_tab_and_has_no_token(
-    served: Inspector, open_page: Open
-) -> None:
+def test_a_copied_link_opens_the_same_step_in_a_second_tab_and_has_no_token(served: Inspector, open_page: Open) -> None:
     page = open_page(served)
     page.context.grant_permissions(["clipboard-read", "clipboard-write"])
     _choose(page)

@@ -43,7 +43,9 @@ CALLS: dict[str, list[Any]] = {
         {
             "role": "assistant",
             "content": None,
-            "tool_calls": [{"id": "1", "type": "function", "function": {"name": "look", "arguments": '{"path": "a.py"}'}}],
+            "tool_calls": [
+                {"id": "1", "type": "function", "function": {"name": "look", "arguments": '{"path": "a.py"}'}}
+            ],
         },
         {"role": "tool", "tool_call_id": "1", "content": "what it saw"},
     ],
@@ -150,7 +152,9 @@ def test_a_failed_tool_and_one_without_a_result_say_so_with_the_duration(served:
 def test_an_edit_of_a_tool_is_shown_as_a_difference(served: Inspector, open_page: Open) -> None:
     edit = {"file_path": "a.py", "old_string": "a = 1\nb = 2\n", "new_string": "a = 1\nb = 3\n"}
     page = _show(
-        served, open_page, {"role": "assistant", "content": [{"type": "tool_use", "id": "1", "name": "edit", "input": edit}]}
+        served,
+        open_page,
+        {"role": "assistant", "content": [{"type": "tool_use", "id": "1", "name": "edit", "input": edit}]},
     )
     page.locator(".fold.call summary").click()
     expect(page.locator(".lines del")).to_have_text("− b = 2")
@@ -171,7 +175,10 @@ def test_no_image_is_loaded_from_elsewhere(served: Inspector, open_page: Open) -
     served.store.thread("shown").save(
         {
             "messages": [
-                {"role": "user", "content": [{"type": "image_url", "image_url": {"url": "https://elsewhere.example/a.png"}}]},
+                {
+                    "role": "user",
+                    "content": [{"type": "image_url", "image_url": {"url": "https://elsewhere.example/a.png"}}],
+                },
                 {"role": "assistant", "content": "![b](https://elsewhere.example/b.png)"},
             ]
         }
@@ -271,11 +278,16 @@ def test_hostile_content_in_every_field_is_text(served: Inspector, open_page: Op
     thread: backtrail.Thread[Any] = served.store.thread(f"evil {EVIL}")
     call = {"type": "tool_use", "id": EVIL, "name": EVIL, "input": {"command": EVIL, "file_path": EVIL, EVIL: EVIL}}
     result = {"type": "tool_result", "tool_use_id": EVIL, "content": f"{EVIL}\n{EVIL}", "is_error": True}
-    thread.save({"messages": [{"role": "user", "content": EVIL}], EVIL: EVIL}, label=EVIL, tags=[EVIL], custom={EVIL: EVIL})
+    thread.save(
+        {"messages": [{"role": "user", "content": EVIL}], EVIL: EVIL}, label=EVIL, tags=[EVIL], custom={EVIL: EVIL}
+    )
     thread.append(
         "messages",
         [
-            {"role": EVIL, "content": f"# {EVIL}\n\n| {EVIL} |\n| --- |\n| {EVIL} |\n\n```{EVIL}\n{EVIL}\n```\n\n- {EVIL}"},
+            {
+                "role": EVIL,
+                "content": f"# {EVIL}\n\n| {EVIL} |\n| --- |\n| {EVIL} |\n\n" f"```{EVIL}\n{EVIL}\n```\n\n- {EVIL}",
+            },
             {
                 "role": "assistant",
                 "model": EVIL,
@@ -283,7 +295,10 @@ def test_hostile_content_in_every_field_is_text(served: Inspector, open_page: Op
                 "content": [{"type": "thinking", "thinking": EVIL}, call],
             },
             {"role": "user", "content": [result, {"type": "image_url", "image_url": {"url": f"https://x/{EVIL}"}}]},
-            {"role": "assistant", "content": f"```diff\n@@ -1 +1 @@\n-{EVIL}\n+{EVIL}\n```\n![{EVIL}](data:text/html,{EVIL})"},
+            {
+                "role": "assistant",
+                "content": f"```diff\n@@ -1 +1 @@\n-{EVIL}\n+{EVIL}\n```\n![{EVIL}](data:text/html,{EVIL})",
+            },
         ],
         label=EVIL,
     )

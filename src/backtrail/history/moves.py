@@ -146,8 +146,8 @@ def _undone_after(note: Note, left: Position, to: Position, moved: bool) -> tupl
 
 @rereading
 async def redo(thread: ThreadHandle[S], dry_run: bool = False) -> Checkpoint:
-    """Do again what the last undo took back; possible until the head is changed in another way. `dry_run`: only find out
-    where the head would go."""
+    """Do again what the last undo took back; possible until the head is changed in another way. `dry_run`: only find
+    out where the head would go."""
     context = thread.context
 
     async def attempt(head: Head) -> Checkpoint | None:

@@ -19,8 +19,8 @@ _LOOKED_AT = 20  # messages that one step added, from the newest on
 
 
 class ChangeSummary(msgspec.Struct, frozen=True):
-    """`text`: the change in a few words; `preview`: the start of the newest message; `role`: its role; `failed`: one of the
-    newest messages is the result of a tool that failed."""
+    """`text`: the change in a few words; `preview`: the start of the newest message; `role`: its role; `failed`: one of
+    the newest messages is the result of a tool that failed."""
 
     text: str
     preview: str = ""

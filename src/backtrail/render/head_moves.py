@@ -54,8 +54,8 @@ def redo(
     dry_run: bool = False,
 ) -> tuple[Checkpoint, Changes | None]:
     """Do again what the last undo took back and, with `files`, restore the directory to the snapshot that was saved
-    with that checkpoint: both or neither. Returns the new head, and the changes in the directory. `dry_run`: only find out
-    what would happen."""
+    with that checkpoint: both or neither. Returns the new head, and the changes in the directory. `dry_run`: only find
+    out what would happen."""
     head = thread.redo(dry_run)
     if not files:
         return head, None

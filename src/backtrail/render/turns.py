@@ -2,8 +2,8 @@
 
     user -> bash, edit x2 -> answer
 
-A turn begins with a message in which a person speaks and ends before the next one; what comes before the first is a turn
-without a prompt. Messages may be of any shape that `message_parser` knows.
+A turn begins with a message in which a person speaks and ends before the next one; what comes before the first is a
+turn without a prompt. Messages may be of any shape that `message_parser` knows.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ class ToolCount(msgspec.Struct, frozen=True):
 
 
 class Turn(msgspec.Struct, frozen=True):
-    """The messages from `start` up to `stop`. `tokens`, `cost`, `duration` (seconds) and `model` are None if no message of
-    the turn has them; `cost` is the sum of what the messages say."""
+    """The messages from `start` up to `stop`. `tokens`, `cost`, `duration` (seconds) and `model` are None if no message
+    of the turn has them; `cost` is the sum of what the messages say."""
 
     start: int
     stop: int

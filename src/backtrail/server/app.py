@@ -67,9 +67,11 @@ def application(
     read_only: bool = False,
     max_body: int = MAX_BODY,
     body_seconds: float = BODY_SECONDS,
+    metrics: bool = False,
 ) -> Starlette:
     """The inspector of a store. `hosts` are the host names it accepts. Without a `token` one is generated; it is
-    `application.state.token`. A link `/#code=…` with a code from `application.state.codes` opens the page, once."""
+    `application.state.token`. A link `/#code=…` with a code from `application.state.codes` opens the page, once.
+    `metrics`: answer `/metrics` in the text format of Prometheus, with the token."""
     token = token or secrets.token_urlsafe(32)
     handlers = Handlers(store, name=name, read_only=read_only)
     codes = OneTimeCodes(token)
@@ -84,6 +86,8 @@ def application(
         Route("/open", _open(codes), methods=["POST"]),
         *_pages(),
     ]
+    if metrics:
+        routes.append(Route("/metrics", _metrics(handlers)))
     security = Middleware(
         SecurityMiddleware,
         token=token,
@@ -162,6 +166,15 @@ def _export(handlers: Handlers) -> Any:
         return Response(text, media_type=media, headers={"content-disposition": "attachment"})
 
     return export
+
+
+def _metrics(handlers: Handlers) -> Any:
+    async def metrics(request: Request) -> Response:
+        _query(request, EmptyRequest)
+        text = await run_in_threadpool(handlers.health.metrics)
+        return Response(text, media_type="text/plain; version=0.0.4")
+
+    return metrics
 
 
 def _find(handlers: Handlers) -> Any:

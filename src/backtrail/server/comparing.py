@@ -5,9 +5,10 @@ from __future__ import annotations
 from itertools import takewhile
 from typing import Any
 
-from backtrail import Checkpoint, NoDirectory, Store, Thread
+from backtrail import Checkpoint, InvalidInput, NoDirectory, Store, Thread
 from backtrail.model import Change
 from backtrail.render.graph import ancestry
+from backtrail.render.html_page import LEFT_OUT, comparison_page, conversation_page
 from backtrail.render.json_records import change_json, checkpoint_json
 from backtrail.render.jsonable import truncate
 from backtrail.render.message_parser import conversation_key, first_number
@@ -51,12 +52,12 @@ class _Side:
 
 
 def compare(store: Store, histories: HistoryCache, request: requests.ComparisonRequest) -> responses.ComparisonResponse:
-    """The conversation from where they part, the changes of the state and of the files, from the first to the second."""
+    """The conversation from where they part, the changes of the state and of the files, from the first to the
+    second."""
     left = _Side(store, histories, request.thread, request.at)
     right = _Side(store, histories, request.other, request.other_at)
     ancestor = next((one for id, one in left.path.items() if id in right.path), None)
-    pairs = zip(left.messages, right.messages, strict=False)
-    same = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], pairs))
+    same = _same(left, right)
     changes = [change for change in _changes(left, right) if not _is_message(change, left.key)]
     files = _files(left, right)
     return {
@@ -70,6 +71,28 @@ def compare(store: Store, histories: HistoryCache, request: requests.ComparisonR
         "files_total": len(files) if files is not None else 0,
         "files": file_changes_json(files[: request.limit]) if files is not None else None,
     }
+
+
+def html_page(store: Store, histories: HistoryCache, request: requests.ExportRequest) -> str:
+    """A conversation, or two from where they part, as one HTML file."""
+    leave_out = [name for name in request.leave_out.split(",") if name]
+    if unknown := set(leave_out) - set(LEFT_OUT):
+        raise InvalidInput(f"leave_out={','.join(sorted(unknown))!r} is unknown: use some of {', '.join(LEFT_OUT)}")
+    left = _Side(store, histories, request.thread, request.at)
+    if request.other is None:
+        note = f"Step {left.checkpoint.step}, saved {left.checkpoint.created_at:%Y-%m-%d %H:%M} UTC."
+        return conversation_page(request.thread, note, left.messages, leave_out)
+    right = _Side(store, histories, request.other, request.other_at)
+    same = _same(left, right)
+    sides = [(f"{s.handle.id} step {s.checkpoint.step}", s.messages[same:], s.first + same) for s in (left, right)]
+    title, note = f"{request.thread} and {request.other}", f"The first {same} messages are the same, and not shown."
+    return comparison_page(title, note, sides, leave_out)
+
+
+def _same(left: _Side, right: _Side) -> int:
+    """The number of messages at the beginning that are the same."""
+    pairs = zip(left.messages, right.messages, strict=False)
+    return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], pairs))
 
 
 def _changes(left: _Side, right: _Side) -> tuple[Change, ...]:

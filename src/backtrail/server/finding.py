@@ -14,8 +14,8 @@ _PAGE = 200
 
 
 def find(store: Store, request: requests.FindRequest) -> Iterator[dict[str, Any]]:
-    """One dict per match, and at the end one with `done` and the number of threads that were read. An error ends it, as a
-    dict with `error`: by then a part was sent."""
+    """One dict per match, and at the end one with `done` and the number of threads that were read. An error ends it, as
+    a dict with `error`: by then a part was sent."""
     wanted = Wanted(request.text, request.role, request.tool, request.failed)
     marked = bool(request.label or request.tag or ((request.since or request.until) and not wanted))
     if not wanted and not marked:
@@ -74,7 +74,9 @@ def _marked(thread: Thread[Any], request: requests.FindRequest) -> Iterator[dict
     else:
         found = thread.history(all=True, salvage=True)
     for checkpoint in reversed(found):
-        if since is not None and checkpoint.created_at < since or until is not None and checkpoint.created_at > until:
+        if (since is not None and checkpoint.created_at < since) or (
+            until is not None and checkpoint.created_at > until
+        ):
             continue
         words = " ".join([checkpoint.label or "", *checkpoint.tags, checkpoint.created_at.isoformat(" ", "seconds")])
         nothing = {"index": None, "number": None, "role": None}

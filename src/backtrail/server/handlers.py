@@ -16,15 +16,12 @@ from backtrail import (
     Checkpoint,
     InvalidInput,
     NoDirectory,
-    NotFound,
     Outline,
-    Part,
     Store,
     Thread,
     ThreadInfo,
     ThreadNotFound,
 )
-from backtrail.errors import DECODE_ERRORS
 from backtrail.lru import LRU
 from backtrail.render.change_summary import ChangeSummary, summarize
 from backtrail.render.checkpoint_export import MEDIA_TYPES, export_checkpoint
@@ -34,10 +31,11 @@ from backtrail.render.json_records import CheckpointJson, change_json, checkpoin
 from backtrail.render.jsonable import from_json, to_json, truncate
 from backtrail.render.message_images import Image
 from backtrail.server import comparing, finding, requests, responses
-from backtrail.server.conversation import SHOWN_TEXT, Conversations
+from backtrail.server.conversation import Conversations
 from backtrail.server.file_changes import file_changes_json, restore_json
 from backtrail.server.health import Health
 from backtrail.server.history_cache import HistoryCache
+from backtrail.server.state_levels import StateLevels, parse_path, replaced, value_at
 from backtrail.server.thread_listing import ThreadListing
 from backtrail.server.turn_reader import TurnReader
 
@@ -63,6 +61,7 @@ class Handlers:
         self.health = Health(store)
         self._conversations = Conversations(store, self._histories)
         self._summaries: LRU[tuple[str, str | None], ChangeSummary] = LRU(_CACHED_SUMMARIES)
+        self._states = StateLevels()
         self._turn_reader = TurnReader(store, self._histories)
 
     # -- the store ----------------------------------------------------------------------------------------------------
@@ -181,33 +180,7 @@ class Handlers:
     def state(self, request: requests.StateRequest) -> responses.StateResponse:
         """One level of the state at a checkpoint. An entry that is not `known` is too large to be included: request its
         own path."""
-        handle, checkpoint = self._handle(request.thread), self._at(request)
-        path = _path(request.path)
-        limit = 10**9 if request.whole else _SHOWN_VALUE
-        stop = request.start + request.limit
-        found = handle.outline(path, at=checkpoint, start=request.start, stop=stop, salvage=True)
-        return {
-            "path": path,
-            "kind": found.kind,
-            "type": found.type,
-            "size": found.size,
-            "count": found.count,
-            "start": found.start,
-            "entries": [self._entry(part, limit) for part in found.parts],
-            "value": truncate(to_json(found.value), SHOWN_TEXT if limit == _SHOWN_VALUE else limit),
-        }
-
-    def _entry(self, part: Part, limit: int) -> responses.StateEntryJson:
-        simple = part.known and part.kind not in ("dict", "list")
-        return {
-            "name": part.name,
-            "kind": part.kind,
-            "type": part.type,
-            "size": part.size,
-            "count": part.count,
-            "known": simple,
-            "value": truncate(to_json(part.value), limit) if simple else None,
-        }
+        return self._states.level(self._handle(request.thread), self._at(request), request)
 
     def diff(self, request: requests.DiffRequest) -> responses.DiffResponse:
         """The changes between two checkpoints; `total` may be more than are listed."""
@@ -230,10 +203,8 @@ class Handlers:
 
     def value(self, request: requests.ValueRequest) -> responses.ValueResponse:
         """One value of the state, whole."""
-        path = _path(request.path)
-        if not path:
-            raise InvalidInput("path must name a part of the state; /export has the whole")
-        return {"value": to_json(_value_at(self._handle(request.thread), self._at(request), path))}
+        path = parse_path(request.path)
+        return {"value": to_json(value_at(self._handle(request.thread), self._at(request), path))}
 
     def files(self, request: requests.FilesRequest) -> responses.FilesResponse:
         """The changes in the directory up to a checkpoint, file by file."""
@@ -270,6 +241,8 @@ class Handlers:
     def export(self, request: requests.ExportRequest) -> tuple[str, str]:
         """A checkpoint as a file: (media type, text)."""
         handle = self._handle(request.thread)
+        if request.form == "html":
+            return "text/html", comparing.html_page(self.store, self._histories, request)
         return MEDIA_TYPES[request.form], export_checkpoint(self.store, handle, self._at(request), request.form)
 
     # -- changing -----------------------------------------------------------------------------------------------------
@@ -304,7 +277,7 @@ class Handlers:
         state = handle.load(checkpoint)
         made = handle.fork(request.to, at=checkpoint)
         try:
-            made.save(_replaced(state, request.path, from_json(request.value)))
+            made.save(replaced(state, request.path, from_json(request.value)))
         except BaseException:
             made.delete()
             raise
@@ -393,43 +366,3 @@ def _root_of(workspace: Workspace) -> str | None:
         return workspace.root
     except NoDirectory:
         return None
-
-
-def _path(text: str) -> list[str | int]:
-    try:
-        return msgspec.json.decode(text, type=list[str | int])
-    except DECODE_ERRORS as error:
-        raise InvalidInput(f"path must be a JSON list of keys and numbers: {error}") from error
-
-
-def _value_at(handle: Thread[Any], checkpoint: Checkpoint, path: list[str | int]) -> Any:
-    """The value at a path, of which only the part above it is read: an item of a list, or a key."""
-    *parents, last = path
-    if isinstance(last, int):
-        found = handle.outline(parents, at=checkpoint, start=last, stop=last + 1, salvage=True)
-        if found.parts:
-            return found.parts[0].value
-    else:
-        value: Any = handle.pick([str(path[0])], at=checkpoint)
-        for key in path:
-            value = value[key] if isinstance(value, dict) and key in value else _item(value, key)
-        return value
-    raise NotFound(f"thread {handle.id!r} has nothing at {path!r}")
-
-
-def _item(value: Any, key: str | int) -> Any:
-    if isinstance(value, list | tuple) and isinstance(key, int) and 0 <= key < len(value):
-        return value[key]
-    raise NotFound(f"there is nothing at {key!r}")
-
-
-def _replaced(state: Any, path: list[str | int], value: Any) -> Any:
-    """The state with one value replaced. What is on the path is copied."""
-    if not path:
-        return value
-    key, *rest = path
-    if isinstance(state, dict) and key in state:
-        return {**state, key: _replaced(state[key], rest, value)}
-    if isinstance(state, list) and isinstance(key, int) and 0 <= key < len(state):
-        return [*state[:key], _replaced(state[key], rest, value), *state[key + 1 :]]
-    raise NotFound(f"there is nothing at {key!r} to replace")

@@ -102,6 +102,6 @@ class Health:
         return "\n".join(lines) + "\n"
 
 
-def _metric(name: str, value: float, help: str) -> list[str]:
+def _metric(name: str, value: float, meaning: str) -> list[str]:
     full = f"backtrail_{name}"
-    return [f"# HELP {full} {help}", f"# TYPE {full} gauge", f"{full} {value}"]
+    return [f"# HELP {full} {meaning}", f"# TYPE {full} gauge", f"{full} {value}"]

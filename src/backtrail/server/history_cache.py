@@ -68,8 +68,8 @@ def _merged(a: tuple[Checkpoint, float], b: tuple[Checkpoint, float]) -> tuple[C
 
 
 class History:
-    """The history of a thread as it was at `info`. `layout` is another number whenever it was read anew: while it is the
-    same, checkpoints were only added."""
+    """The history of a thread as it was at `info`. `layout` is another number whenever it was read anew: while it is
+    the same, checkpoints were only added."""
 
     _layouts = itertools.count(1)
 

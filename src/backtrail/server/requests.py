@@ -30,9 +30,9 @@ class OpenRequest(ApiRequest, frozen=True, kw_only=True):
 
 
 class ThreadsRequest(ApiRequest, frozen=True, kw_only=True):
-    """A page of the list of threads. `search`: part of the name, ignoring case. `since`, `until`: dates of the last change.
-    `label`, `tag`: of the head. `failed`: the last message is a tool that failed. `damaged`: cannot be read whole.
-    `describe`: with a title and the last message."""
+    """A page of the list of threads. `search`: part of the name, ignoring case. `since`, `until`: dates of the last
+    change. `label`, `tag`: of the head. `failed`: the last message is a tool that failed. `damaged`: cannot be read
+    whole. `describe`: with a title and the last message."""
 
     search: str = ""
     prefix: str = ""
@@ -167,9 +167,13 @@ class ValueRequest(CheckpointRequest, frozen=True, kw_only=True):
 
 
 class ExportRequest(CheckpointRequest, frozen=True, kw_only=True):
-    """A checkpoint as a file."""
+    """A checkpoint as a file. For `html`: `leave_out` names what is left out, with commas between: thinking, arguments,
+    results, system, images, facts; with `other`, a comparison with a checkpoint of that thread."""
 
-    form: Literal["jsonl", "markdown", "json"] = "jsonl"
+    form: Literal["jsonl", "markdown", "json", "html"] = "jsonl"
+    leave_out: str = ""
+    other: Name | None = None
+    other_at: str = "@"
 
 
 class WriteRequest(ApiRequest, frozen=True, kw_only=True):
@@ -245,8 +249,8 @@ class UndoRequest(ThreadRequest, frozen=True, kw_only=True):
 
 class RedoRequest(ThreadRequest, frozen=True, kw_only=True):
     """Do again what the last undo took back; `files`: and restore the directory to that checkpoint's snapshot;
-    `keep_untracked`: keep files that no snapshot holds. `dry_run`: only report where the head would go, and what becomes
-    of the files."""
+    `keep_untracked`: keep files that no snapshot holds. `dry_run`: only report where the head would go, and what
+    becomes of the files."""
 
     files: bool = False
     keep_untracked: bool = False

@@ -19,8 +19,9 @@ class StoreResponse(TypedDict):
 
 
 class ThreadRowJson(ThreadJson):
-    """A thread in the list. `title`: the beginning of what a user said first; `last`: that of the last message; `label`: of
-    the head; `failed`: the last message is a tool that failed. All of them are empty unless `describe` was requested."""
+    """A thread in the list. `title`: the beginning of what a user said first; `last`: that of the last message;
+    `label`: of the head; `failed`: the last message is a tool that failed. All of them are empty unless `describe` was
+    requested."""
 
     title: str
     last: str
@@ -84,8 +85,9 @@ class HistoryRowJson(CheckpointJson):
 
 
 class HistoryResponse(TypedDict):
-    """A page of a thread's history, newest first. Rows that were sent before stay as they are while `layout` is the same:
-    new ones came above them, and that is all. `index`: the place of the checkpoint `at`, null if there is none."""
+    """A page of a thread's history, newest first. Rows that were sent before stay as they are while `layout` is the
+    same: new ones came above them, and that is all. `index`: the place of the checkpoint `at`, null if there is
+    none."""
 
     thread: ThreadJson
     layout: int
@@ -106,8 +108,8 @@ class ChartPointJson(TypedDict):
 
 
 class SizesResponse(TypedDict):
-    """The number of steps, the bytes that all of them wrote, and the size of the state now; `points` are some of them, at
-    most a few hundred."""
+    """The number of steps, the bytes that all of them wrote, and the size of the state now; `points` are some of them,
+    at most a few hundred."""
 
     steps: int
     written: int
@@ -157,8 +159,8 @@ class ImageJson(TypedDict):
 
 
 class MessageJson(TypedDict):
-    """One message, whatever framework wrote it, and the step that added it. `bookkeeping`: a line of a transcript that is
-    no message. `model`, `tokens`, `cost` and `at`, its time, are null if the message does not have them."""
+    """One message, whatever framework wrote it, and the step that added it. `bookkeeping`: a line of a transcript that
+    is no message. `model`, `tokens`, `cost` and `at`, its time, are null if the message does not have them."""
 
     index: int  # its place in the list, from 0 on
     number: int  # for people, from 1 on; a session's messages keep theirs when older ones are cut away
@@ -186,8 +188,8 @@ class ToolCountJson(TypedDict):
 
 
 class ConversationTurnJson(TypedDict):
-    """A turn: the messages from `start` up to `stop`, and the steps that added the first and the last of them. `duration`
-    is in seconds. What is not known is null."""
+    """A turn: the messages from `start` up to `stop`, and the steps that added the first and the last of them.
+    `duration` is in seconds. What is not known is null."""
 
     number: int
     start: int

@@ -1,7 +1,7 @@
 """The list of threads for the inspector: filtered, and with a title and the last message of each.
 
-Filters that an index does not answer are applied while the list is read; a request reads a bounded number of threads, and
-answers with what it found and where to go on.
+Filters that an index does not answer are applied while the list is read; a request reads a bounded number of threads,
+and answers with what it found and where to go on.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ class ThreadListing:
             if since is not None and info.updated_at < since:
                 break  # all others are older
             last = info.id
-            if until is not None and info.updated_at > until or not _named(info, request):
+            if (until is not None and info.updated_at > until) or not _named(info, request):
                 continue
             opened += opens
             if not opens or self._has(info, request):

@@ -6,7 +6,6 @@ A turn that has ended and is followed by another does not change any more, so it
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from backtrail import NotFound, Store, Thread, transcript_lines
@@ -19,7 +18,7 @@ from backtrail.server.file_changes import file_changes_json
 from backtrail.server.history_cache import HistoryCache
 
 if TYPE_CHECKING:
-    from backtrail.workspace import Change
+    pass
 
 _CACHED = 2_000  # turns
 _SHOWN_TEXT = 20_000  # characters of a text that are sent, unless `whole` was requested

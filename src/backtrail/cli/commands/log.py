@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -21,14 +22,15 @@ if TYPE_CHECKING:
 @thread_argument
 @limit_option(100, "Maximum number of checkpoints, newest first.")
 @click.option("--trail", is_flag=True, help="Only the ancestors of the head, without what rewinds left behind.")
+@click.option("-f", "--follow", is_flag=True, help="Go on, and print new checkpoints as they are saved, until Ctrl-C.")
 @with_context
-def command(context: CommandContext, thread: str, limit: int, trail: bool) -> None:
+def command(context: CommandContext, thread: str, limit: int, trail: bool, follow: bool) -> None:
     """Draw the history of THREAD as a graph, newest first.
 
     ◉ is the head, ● an ancestor of it, ○ a checkpoint that a rewind left behind. Each line has the step, id, age, label
-    and tags of a checkpoint, and what it added.
+    and tags of a checkpoint, and what it added. With --follow and --json, each new checkpoint is one line of JSON.
     """
-    with context.thread(thread) as handle:
+    with context.thread(thread) as handle, contextlib.suppress(KeyboardInterrupt):  # Ctrl-C is the way to stop --follow
         head = handle.get("@", salvage=True)
         history = handle.history(limit=limit + 1, all=not trail, salvage=True)
         more, history = len(history) > limit, history[-limit:]
@@ -46,8 +48,12 @@ def command(context: CommandContext, thread: str, limit: int, trail: bool) -> No
                     "more": more,
                 }
             )
-            return
-        _print_graph(handle, history, head.id, forks, more=more)
+        else:
+            _print_graph(handle, history, head.id, forks, more=more)
+        if follow:
+            from backtrail.cli.following import follow_log
+
+            follow_log(handle, head, as_json=context.json)
 
 
 def _print_graph(thread: Thread[Any], history: list[Checkpoint], head: str, forks: list[Fork], *, more: bool) -> None:

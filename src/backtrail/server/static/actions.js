@@ -136,7 +136,8 @@ export class Actions {
     await attempt(async () => {
       const { form, ...left } = given;
       const leave = Object.keys(left).filter((name) => left[name] === "on").join(",");
-      const data = await getText("/export", { thread: this.thread, at: this.row.id, form, leave_out: form === "html" ? leave : "" });
+      const data = await getText("/export", { thread: this.thread, at: this.row.id, form, leave_out: form === "html" ? leave : "",
+        ...(form === "html" && this.app.view === "compare" ? { other: this.app.place.with, other_at: this.app.place.base ?? "@" } : {}) });
       download(data, `${this.thread.replace(/[^\w.-]+/g, "-")}-${this.row.step}.${ENDINGS[form]}`);
     });
   }
