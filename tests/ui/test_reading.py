@@ -165,7 +165,7 @@ def test_an_edit_of_a_tool_is_shown_as_a_difference(served: Inspector, open_page
 def test_an_image_in_a_message_is_shown_in_every_shape(served: Inspector, open_page: Open, shape: str) -> None:
     key = "parts" if shape == "gemini" else "content"
     page = _show(served, open_page, {"role": "user", key: [IMAGES[shape]]})
-    page.wait_for_function("document.querySelector('.picture')?.naturalWidth === 20")
+    expect(page.locator(".picture")).to_have_js_property("naturalWidth", 20)
 
 
 def test_no_image_is_loaded_from_elsewhere(served: Inspector, open_page: Open) -> None:
@@ -286,7 +286,7 @@ def test_hostile_content_in_every_field_is_text(served: Inspector, open_page: Op
         [
             {
                 "role": EVIL,
-                "content": f"# {EVIL}\n\n| {EVIL} |\n| --- |\n| {EVIL} |\n\n" f"```{EVIL}\n{EVIL}\n```\n\n- {EVIL}",
+                "content": f"# {EVIL}\n\n| {EVIL} |\n| --- |\n| {EVIL} |\n\n```{EVIL}\n{EVIL}\n```\n\n- {EVIL}",
             },
             {
                 "role": "assistant",
@@ -319,8 +319,9 @@ def test_hostile_content_in_every_field_is_text(served: Inspector, open_page: Op
     page.locator("#find").blur()
     for key in ("l", "f", "p", "c", "u"):
         page.keyboard.press(key)
-        expect(page.get_by_role("dialog")).to_be_visible()
+        expect(page.get_by_role("dialog"), key).to_be_visible()
         page.keyboard.press("Escape")
+        expect(page.get_by_role("dialog")).to_have_count(0)
     page.evaluate("(name) => { location.hash = new URLSearchParams({ search: `text:onerror` }); }", "")
     expect(page.locator(".results li").first).to_contain_text("onerror")
     page.evaluate("location.hash = 'page=health'")

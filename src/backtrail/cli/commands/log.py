@@ -17,7 +17,8 @@ if TYPE_CHECKING:
 
 @click.command(
     cls=Command,
-    epilog="\b\nExamples:\n  backtrail log support-42\n  backtrail log support-42 --limit 10 --trail",
+    epilog="\b\nExamples:\n  backtrail log support-42\n  backtrail log support-42 --limit 10 --trail\n"
+    "  backtrail log support-42 --follow",
 )
 @thread_argument
 @limit_option(100, "Maximum number of checkpoints, newest first.")

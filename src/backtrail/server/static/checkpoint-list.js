@@ -44,7 +44,7 @@ export class CheckpointList {
     this.lanes = 1;
     this.rows = new Map(); // place -> row; the oldest is 0
     this.places = new Map(); // id -> place
-    this.asked = new Set(); // pages that are on their way
+    this.asked = new Map(); // pages that are on their way
     this.selected = null; // an id
     this.head = null;
     this.forks = new Map();
@@ -132,18 +132,22 @@ export class CheckpointList {
     return page.index === null ? undefined : page.rows[page.index - page.start];
   }
 
-  async fetchPlace(place) {
+  // Fetches the page of a place, once. The thread may grow meanwhile: then its rows are further down than they were.
+  fetchPlace(place) {
     const page = Math.floor(place / PAGE_SIZE);
-    if (this.asked.has(page)) return;
-    this.asked.add(page);
-    const { thread, layout } = this;
-    const start = Math.max(0, this.total - (page + 1) * PAGE_SIZE);
+    if (!this.asked.has(page)) this.asked.set(page, this.fetchPage(page).finally(() => this.asked.delete(page)));
+    return this.asked.get(page);
+  }
+
+  async fetchPage(page) {
+    const { thread } = this;
     const limit = Math.min(PAGE_SIZE, this.total - page * PAGE_SIZE);
-    try {
+    for (let tries = 0; tries < 5; tries++) {
+      const start = Math.max(0, this.total - page * PAGE_SIZE - limit);
       const found = await get("/history", { thread, start, limit });
-      if (thread === this.thread && layout === this.layout) this.take(found);
-    } finally {
-      this.asked.delete(page);
+      if (thread !== this.thread) return;
+      this.take(found);
+      if (this.rows.has(page * PAGE_SIZE)) return;
     }
   }
 
@@ -233,7 +237,9 @@ export class CheckpointList {
     const inherited = row.thread_id !== this.thread;
     const classes = ["row", head && "is-head", !row.on_trail && "left", inherited && "inherited"];
     const title = h("span", { class: "title" },
-      h("b", { class: "step" }, String(row.step)),
+      h("b", { class: "step" }, h("span", { class: "unseen" }, "Step "), String(row.step)),
+      head ? h("span", { class: "unseen" }, "the head") : null,
+      row.on_trail ? null : h("span", { class: "unseen" }, "left behind"),
       row.failed ? h("span", { class: "failure", title: "a tool failed" }, "failed") : null,
       row.label ? h("span", { class: "label" }, row.label) : null,
       row.damage ? h("span", { class: "damaged", title: row.damage }, "damaged") : null,
@@ -246,10 +252,6 @@ export class CheckpointList {
       row.files ? h("span", { class: "tag", title: "with a snapshot of files" }, "files") : null);
     const summary = row.added || "no change";
     const role = row.role ? h("span", { class: `role ${row.role}` }, row.role) : null;
-    const label = [
-      `Step ${row.step}`, head ? "the head" : "", row.on_trail ? "" : "left behind", row.failed ? "a tool failed" : "",
-      row.label ?? "", row.added, row.preview,
-    ];
     const side = h("span", { class: "side" },
       h("span", { class: "wrote", title: `${summary}, ${bytes(row.written)} written` }, bytes(row.written)),
       h("time", { datetime: row.created_at, title: new Date(row.created_at).toLocaleString() }, age(row.created_at)));
@@ -257,7 +259,7 @@ export class CheckpointList {
       class: classes.filter(Boolean).join(" "), role: "row", id: `row-${this.total - 1 - i}`,
       "aria-selected": row.id === this.selected ? "true" : "false", "aria-rowindex": i + 1,
       onclick: () => { this.box.focus({ preventScroll: true }); this.selectRow(row); },
-    }, this.graph(row, head), h("div", { class: "text", role: "gridcell", "aria-label": label.filter(Boolean).join(", ") },
+    }, this.graph(row, head), h("div", { class: "text", role: "gridcell" },
       title, side, h("span", { class: "preview", dir: "auto" }, row.preview ? [role, row.preview] : summary)));
     node.style.top = `${i * ROW_HEIGHT}px`;
     return node;

@@ -53,7 +53,7 @@ function sparkline(growth) {
 
 // The reader's own prices: none are known here.
 function priceTable() {
-  const table = h("table", { class: "prices" }, h("thead", {}, h("tr", {}, ["model, or the start of its name", "read", "read from cache", "written", ""].map((name) => h("th", { scope: "col" }, name)))));
+  const table = h("table", { class: "prices" }, h("thead", {}, h("tr", {}, ["model, or the start of its name", "read", "read from cache", "written"].map((name) => h("th", { scope: "col" }, name)), h("td", {}))));
   const body = h("tbody", {});
   const cell = (name, value, label) => h("td", {}, h("input", { name, value: value ?? "", "aria-label": label, inputmode: name === "model" ? "text" : "decimal" }));
   const save = () => keepPrices([...body.rows].map((row) => {
