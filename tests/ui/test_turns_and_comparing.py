@@ -79,12 +79,12 @@ def test_two_forks_are_compared_side_by_side_from_where_they_part(agents: Inspec
     page.get_by_label("With the thread").fill(REDIS)
     page.locator("dialog .primary").click()
     expect(page.locator("#view")).to_contain_text("both go on from step 8. 8 messages are the same.")
-    left, right = page.locator(".side").first, page.locator(".side").last
+    left, right = page.locator(".sides .side").first, page.locator(".sides .side").last
     expect(left.locator(".message").first).to_contain_text("assert 11 == 10")
     expect(right.locator(".message").first).to_contain_text("Another way: count in Redis")
     expect(page.locator(".change code")).to_have_text("plan.steps[2]")
     page.reload()
-    expect(page.locator(".side")).to_have_count(2)
+    expect(page.locator(".sides .side")).to_have_count(2)
 
 
 def test_a_fork_chip_is_a_link(agents: Inspector, open_page: Open) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Iterator
+from itertools import takewhile
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
     from backtrail import Checkpoint, Thread
 
 POLL_SECONDS = 0.4
+_REMEMBERED = 200  # messages that were printed
 _BEHIND = 1000  # checkpoints that are printed after a long silence; older ones are only counted
 
 
@@ -56,8 +58,8 @@ class MessageFollower:
         self._thread = thread
         self._full = full
         self._json = as_json
-        self._key: str | None = None
-        self._printed = 0
+        self._printed: dict[int, Any] = {}  # the last messages, by index
+        self._next = 0  # the index after the last one
 
     def start(self, at: Checkpoint, last: int) -> None:
         """Print the last messages at a checkpoint."""
@@ -77,22 +79,33 @@ class MessageFollower:
         outline = self._thread.outline(at=at, salvage=True)
         key = conversation_key(outline)
         count = next((part.count or 0 for part in outline.parts if part.name == key), 0) if key is not None else 0
-        if last is not None:
-            self._printed = max(0, count - last)
-        elif count < self._printed:
-            click.echo(f"… the conversation has {count:,} messages now: it was rewound or compacted", err=True)
-            self._printed = count
-        if key is None or count == self._printed:
+        start = max(0, count - last) if last is not None else self._first_new(key, at, count)
+        self._next = count
+        if key is None or count == start:
             return
         out = console()
         out = out if out.is_terminal else console(width=PIPE_WIDTH)
         first = first_number(outline)
-        found = self._thread.outline([key], at=at, start=self._printed, stop=count, salvage=True)
+        found = self._thread.outline([key], at=at, start=start, stop=count, salvage=True)
         for part in found.parts:
+            self._printed[int(part.name)] = part.value
             if self._json:
                 click.echo(json.dumps(to_json(part.value), ensure_ascii=False))
                 continue
             message = parse_message(part.value)
             if not message.bookkeeping:
                 out.print(render_message(message, first + int(part.name), full=self._full))
-        self._printed = count
+        for index in sorted(self._printed)[:-_REMEMBERED]:
+            del self._printed[index]
+
+    def _first_new(self, key: str | None, at: Checkpoint, count: int) -> int:
+        """The index of the first message that is another than the one that was printed: a rewind may have put new ones in
+        the place of old ones."""
+        known = sorted(self._printed)
+        if not known or key is None:
+            return min(self._next, count)
+        found = self._thread.outline([key], at=at, start=known[0], stop=known[-1] + 1, salvage=True).parts
+        same = sum(1 for _ in takewhile(lambda part: self._printed[int(part.name)] == part.value, found))
+        for index in known[same:]:
+            del self._printed[index]
+        return min(count, known[0] + same)

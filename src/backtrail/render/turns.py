@@ -51,7 +51,9 @@ class Turn(msgspec.Struct, frozen=True):
 def turns_of(messages: Sequence[Any]) -> list[Turn]:
     """The turns of a conversation, oldest first."""
     starts = [index for index, message in enumerate(messages) if _begins(message)]
-    if messages and (not starts or starts[0] > 0):
+    if not messages:
+        return []
+    if not starts or starts[0] > 0:
         starts.insert(0, 0)
     return [_turn(messages, start, stop) for start, stop in zip(starts, [*starts[1:], len(messages)], strict=True)]
 

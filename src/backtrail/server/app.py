@@ -33,7 +33,15 @@ from backtrail.render.jsonable import json_bytes
 from backtrail.server.handlers import Handlers
 from backtrail.server.middleware import BODY_SECONDS, LOCAL, MAX_BODY, SecurityMiddleware
 from backtrail.server.one_time_codes import OneTimeCodes
-from backtrail.server.requests import ApiRequest, EmptyRequest, ExportRequest, FindRequest, ImageRequest, OpenRequest
+from backtrail.server.requests import (
+    ApiRequest,
+    EmptyRequest,
+    ExportRequest,
+    FindRequest,
+    ImageRequest,
+    OpenRequest,
+    TreeRequest,
+)
 from backtrail.server.routes import OPERATIONS, ROOT, Operation, openapi
 from backtrail.server.sse import WATCHED_THREADS, ThreadWatcher
 
@@ -80,6 +88,7 @@ def application(
     routes += [
         Route(f"{ROOT}/export", _export(handlers)),
         Route(f"{ROOT}/find", _find(handlers)),
+        Route(f"{ROOT}/file", _file(handlers)),
         Route(f"{ROOT}/image", _image(handlers)),
         Route(f"{ROOT}/events", _events(watcher)),
         Route(f"{ROOT}/openapi.json", _openapi),
@@ -184,6 +193,15 @@ def _find(handlers: Handlers) -> Any:
         return StreamingResponse(iterate_in_threadpool(lines), media_type="application/x-ndjson")
 
     return find
+
+
+def _file(handlers: Handlers) -> Any:
+    async def file(request: Request) -> Response:
+        content = await run_in_threadpool(handlers.file, _query(request, TreeRequest))
+        headers = {"content-disposition": "attachment"}  # a stored page must not become a page of this site
+        return Response(content, media_type="application/octet-stream", headers=headers)
+
+    return file
 
 
 def _image(handlers: Handlers) -> Any:

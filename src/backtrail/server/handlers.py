@@ -44,6 +44,7 @@ if TYPE_CHECKING:
 
 _SHOWN_VALUE = 2_000
 _CACHED_SUMMARIES = 20_000
+_SHOWN_ENTRIES = 2_000  # of a folder
 _FORKS = 100  # related threads that are sent, besides those that a thread was forked from
 _FORKS_COUNTED = 1000  # of which it is told how many more there are
 
@@ -221,6 +222,21 @@ class Handlers:
             "total": len(changes),
             "changes": file_changes_json(changes[: request.limit]),
         }
+
+    def tree(self, request: requests.TreeRequest) -> responses.TreeResponse:
+        """A folder of the snapshot that was saved with a checkpoint."""
+        checkpoint = self._at(request)
+        found = self._handle(request.thread).workspace(checkpoint).entries(checkpoint, request.path)
+        shown = found[:_SHOWN_ENTRIES]
+        return {
+            "entries": [{"name": one.name, "kind": one.kind, "size": one.size} for one in shown],
+            "more": len(found) - len(shown),
+        }
+
+    def file(self, request: requests.TreeRequest) -> bytes:
+        """A file of the snapshot that was saved with a checkpoint, as bytes."""
+        checkpoint = self._at(request)
+        return self._handle(request.thread).workspace(checkpoint).read(checkpoint, request.path)
 
     def _snapshot_before(self, thread: str, checkpoint: Checkpoint) -> Checkpoint | None:
         """The nearest ancestor of a checkpoint that has files."""

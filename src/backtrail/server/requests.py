@@ -228,6 +228,12 @@ class FilesRequest(CheckpointRequest, frozen=True, kw_only=True):
     limit: Limit = 200
 
 
+class TreeRequest(CheckpointRequest, frozen=True, kw_only=True):
+    """A folder, or a file, of the snapshot that was saved with a checkpoint. `path` is relative to its root."""
+
+    path: str = ""
+
+
 class RewindRequest(ThreadRequest, frozen=True, kw_only=True):
     """Move the head to a checkpoint. `files`: restore the directory too, or change nothing; `keep_untracked`: keep
     files that no snapshot holds. `dry_run`: only report what would be left behind, and what becomes of the files."""

@@ -303,6 +303,21 @@ class FilesResponse(TypedDict):
     changes: list[FileChangeJson]
 
 
+class FileEntryJson(TypedDict):
+    """An entry of a folder of a snapshot."""
+
+    name: str
+    kind: Literal["file", "folder", "link"]
+    size: int
+
+
+class TreeResponse(TypedDict):
+    """A folder of a snapshot, folders first; `more` counts what was left out."""
+
+    entries: list[FileEntryJson]
+    more: int
+
+
 class SideJson(TypedDict):
     """One side of a comparison: its messages from where the two part, and how many those are."""
 

@@ -51,6 +51,7 @@ OPERATIONS = (
     Operation("GET", "/comparison", Handlers.comparison),
     Operation("GET", "/value", Handlers.value),
     Operation("GET", "/files", Handlers.files),
+    Operation("GET", "/tree", Handlers.tree),
     Operation("GET", "/health", Handlers.health_report),
     Operation("GET", "/turns", Handlers.turns),
     Operation("GET", "/turn", Handlers.turn),
@@ -77,6 +78,12 @@ STREAMS = (
         requests.ImageRequest,
         "An image of a message, as bytes.",
         "image/*",
+    ),
+    (
+        "/file",
+        requests.TreeRequest,
+        "A file of a snapshot, as bytes.",
+        "application/octet-stream",
     ),
     (
         "/find",
