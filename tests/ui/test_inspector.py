@@ -332,7 +332,7 @@ def test_files_are_shown_and_restored_with_the_conversation(open_page: Open, tmp
             assert file.read_text() == "import this\n<b>bold</b>\n"
             assert not (tmp_path / "new.py").exists()
             page.locator("#toasts").get_by_role("button", name="Undo").click()
-            expect(page.get_by_role("dialog")).to_contain_text("come back")
+            expect(page.get_by_role("dialog")).to_contain_text("3 files will change")
             page.locator("dialog .primary").click()
             expect(page.locator("#facts .step")).to_have_text("Step 3")
     assert file.read_text() == "import that\n<b>bold</b>\n"

@@ -173,9 +173,9 @@ async function drawInto(view, signal) {
   if (wanted === "conversation") {
     const message = place.message === null ? null : Number(place.message);
     if (await app.conversation.show(place.thread, row, signal, message)) return undefined;
-    app.talks = false;
-    if (place.view === "conversation") {
-      const reason = row.damage ?? (row.added.startsWith("damaged") ? row.added : null);
+    const reason = row.damage ?? (row.added.startsWith("damaged") ? row.added : null);
+    app.talks = reason !== null; // a damaged step says nothing of the others
+    if (place.view === "conversation" || reason) {
       view.replaceChildren(h("p", { class: "hint" }, reason ? `This step cannot be read: ${reason}.` : "This state holds no list of messages."));
       return undefined;
     }
@@ -223,7 +223,8 @@ async function follow() {
 async function followOnce() {
   const { thread } = app.place;
   const head = app.rows.head;
-  const following = !app.place.at && app.row?.id === head;
+  const atHead = () => !app.place.at && app.row?.id === head;
+  const before = atHead();
   const total = app.rows.total;
   await app.rows.refresh();
   if (app.place.thread !== thread || !app.row) return;
@@ -234,6 +235,8 @@ async function followOnce() {
   }
   if (app.place.list === "turns") await app.turns.refresh();
   else app.turns.thread = null;
+  // The reader may have gone elsewhere meanwhile.
+  const following = before && atHead();
   if (!following || app.rows.head === head) {
     const row = app.rows.find(app.row.id);
     if (row) app.row = row;
