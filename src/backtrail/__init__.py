@@ -19,6 +19,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from backtrail.errors import (
+    AlreadyAnswered,
     AmbiguousCheckpoint,
     BacktrailError,
     CheckpointNotFound,
@@ -27,6 +28,7 @@ from backtrail.errors import (
     Corrupt,
     EncodeError,
     FilesError,
+    InvalidAnswer,
     InvalidInput,
     LockLost,
     LockTimeout,
@@ -35,6 +37,17 @@ from backtrail.errors import (
     NoDirectory,
     NotFound,
     OverBudget,
+    QuestionChanged,
+    QuestionExpired,
+    QuestionNotFound,
+    RunFinished,
+    StepAmbiguous,
+    StepChanged,
+    StepError,
+    StepFailed,
+    StepMisused,
+    StepUncertain,
+    Suspended,
     ThreadNotFound,
     Unavailable,
     UnsafePath,
@@ -64,13 +77,26 @@ if TYPE_CHECKING:
         Verified,
     )
     from backtrail.retrying import retry
-    from backtrail.run import Run, RunInfo
+    from backtrail.run import (
+        Divergence,
+        Done,
+        Failure,
+        Outcome,
+        Pending,
+        Replayed,
+        Retry,
+        Run,
+        RunInfo,
+        StepInfo,
+        step_key,
+    )
     from backtrail.session import Session, SessionInfo
     from backtrail.store import Store, open
     from backtrail.thread import Autosave, Lock, Thread
     from backtrail.workspace import Limits, Snapshot, Workspace
 
 __all__ = [
+    "AlreadyAnswered",
     "AmbiguousCheckpoint",
     "Autosave",
     "BacktrailError",
@@ -84,10 +110,14 @@ __all__ = [
     "Corrupt",
     "Damage",
     "Diff",
+    "Divergence",
+    "Done",
     "EncodeError",
+    "Failure",
     "FilesError",
     "Fork",
     "Hole",
+    "InvalidAnswer",
     "InvalidInput",
     "Janitor",
     "JanitorStatus",
@@ -99,18 +129,34 @@ __all__ = [
     "NoCheckpoint",
     "NoDirectory",
     "NotFound",
+    "Outcome",
     "Outline",
     "OverBudget",
     "Part",
+    "Pending",
     "Problem",
     "Pruned",
+    "QuestionChanged",
+    "QuestionExpired",
+    "QuestionNotFound",
+    "Replayed",
     "Retention",
+    "Retry",
     "Run",
+    "RunFinished",
     "RunInfo",
     "Session",
     "SessionInfo",
     "Snapshot",
+    "StepAmbiguous",
+    "StepChanged",
+    "StepError",
+    "StepFailed",
+    "StepInfo",
+    "StepMisused",
+    "StepUncertain",
     "Store",
+    "Suspended",
     "Thread",
     "ThreadInfo",
     "ThreadNotFound",
@@ -122,6 +168,7 @@ __all__ = [
     "Workspace",
     "open",
     "retry",
+    "step_key",
 ]
 __version__ = "0.1.0"
 
@@ -133,7 +180,10 @@ _HOMES = {
         *("Outline", "Part", "Pruned", "Retention", "ThreadInfo", "Verified"),
     ),
     "backtrail.retrying": ("retry",),
-    "backtrail.run": ("Run", "RunInfo"),
+    "backtrail.run": (
+        *("Divergence", "Done", "Failure", "Outcome", "Pending", "Replayed", "Retry", "Run", "RunInfo", "StepInfo"),
+        "step_key",
+    ),
     "backtrail.session": ("Session", "SessionInfo"),
     "backtrail.janitor": ("Janitor", "JanitorStatus"),
     "backtrail.store": ("Store", "open"),

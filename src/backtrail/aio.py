@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import datetime as dt
-from collections.abc import Coroutine, Sequence
+import inspect
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from os import PathLike
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, Unpack, overload
@@ -23,8 +24,9 @@ from backtrail.history.thread_core import ThreadCore
 from backtrail.janitor import AsyncJanitor
 from backtrail.model import At, Copied, Kind, Progress, Pruned, ThreadInfo, Verified
 from backtrail.retrying import retry_async as retry
-from backtrail.run import RUNS, RunCore, RunInfo
+from backtrail.run import RUNS, Pending, Replayed, RunCore, RunInfo, answer, submission
 from backtrail.run.async_api import AsyncRun
+from backtrail.run.replaying import ReplayCore
 from backtrail.session import SESSIONS, SessionCore, SessionInfo
 from backtrail.session.async_api import AsyncSession
 from backtrail.thread.async_api import AsyncThread
@@ -36,7 +38,7 @@ if TYPE_CHECKING:  # imported by the methods that need them
     from backtrail.importers import Report as Imported
     from backtrail.options import Options
     from backtrail.replicate.status import Status
-    from backtrail.typing import Key, Policy, Target
+    from backtrail.typing import Key, Policy, Statuses, Target
     from backtrail.workspace import AsyncWorkspace, Limits
 
 T = TypeVar("T")
@@ -141,9 +143,93 @@ class AsyncStore:
         self._core.context.check_open()
         return AsyncRun(RunCore(self._core.context, id, task), self._runner, timeout)
 
-    def runs(self, prefix: str = "", limit: int | None = None, after: str | None = None) -> AwaitableList[RunInfo]:
-        """List runs that have not finished, newest first; `after` is the last id of the page before."""
-        return AwaitableList(self._runner(RUNS.page(self._core.context, prefix, limit, after)))
+    def runs(
+        self,
+        prefix: str = "",
+        limit: int | None = None,
+        after: str | None = None,
+        status: Statuses | None = None,
+    ) -> AwaitableList[RunInfo]:
+        """List runs, newest first: those that have not finished, or those of a status, of several, or of "all";
+        `after` is the last id of the page before.
+
+        The statuses are "running", "ready" (a worker may take it up), "waiting" (for an answer), "sleeping", "finished"
+        and "failed".
+        """
+        return AwaitableList(self._runner(RUNS.of_status(self._core.context, prefix, limit, after, status)))
+
+    def pending(self, prefix: str = "", limit: int | None = None, after: str | None = None) -> AwaitableList[Pending]:
+        """List the questions that wait for an answer, newest first; `after` is the id of the last run of the page
+        before."""
+        return AwaitableList(self._runner(RUNS.pending(self._core.context, prefix, limit, after)))
+
+    async def answer(self, run: str, name: str, value: Any, by: str | None = None, digest: str | None = None) -> None:
+        """Answer a question of a run: `InvalidAnswer` if it does not fit the question's schema.
+
+            await store.answer("run-7", "pay?", True, by="ada", digest=pending.digest)
+
+        The first answer counts: another is `AlreadyAnswered`, one that comes too late `QuestionExpired`, and one with
+        the digest of another question `QuestionChanged`. `by` says who answered.
+        """
+        await self._runner(answer(self._core.context, run, name, value, by, digest))
+
+    def due(self, prefix: str = "", limit: int | None = None) -> AwaitableList[RunInfo]:
+        """List runs whose time has come, the longest overdue first: they slept, or a question of theirs has expired."""
+        return AwaitableList(self._runner(submission.due(self._core.context, prefix, limit)))
+
+    async def submit(
+        self, task: str, input: Any = None, id: str | None = None, at: float | dt.timedelta | dt.datetime | None = None
+    ) -> AsyncRun:
+        """Begin a run that `work` will do, now or at a time; if there is a run of this id, it is that one.
+
+        run = await store.submit("summarise", {"url": url}, id=url)
+        """
+        core = await self._runner(submission.submit(self._core.context, task, input, id, at))
+        return AsyncRun(core, self._runner)
+
+    async def resubmit(self, run: str) -> AsyncRun:
+        """Make a failed run ready again: the steps that it has done are kept, the one that failed is done again."""
+        return AsyncRun(await self._runner(submission.resubmit(self._core.context, run)), self._runner)
+
+    async def work(
+        self,
+        tasks: Mapping[str, Callable[[AsyncRun, Any], Any]],
+        workers: int = 1,
+        *,
+        drain: bool = False,
+        grace: float = 30.0,
+        stop: asyncio.Event | None = None,
+    ) -> int:
+        """Do the runs that were submitted for these tasks, at most `workers` at a time, until SIGTERM or SIGINT.
+
+            await store.work({"summarise": summarise}, workers=4)
+
+        A function gets the run and its input, and returns the result. New, answered and due runs are taken up, and those
+        that a worker left behind that died; any number of processes may work at once, and none does a run that another
+        does. To stop (`stop` can be set instead of a signal), runs stop before their next step, ready for another
+        worker; after `grace` seconds they are not waited for. With `drain`, it returns once nothing is ready or due.
+        Returns how many runs were taken up.
+        """
+        from backtrail.run.async_worker import AsyncWorker
+        from backtrail.run.work_core import WorkCore
+
+        self._core.context.check_open()
+        core = WorkCore(self._core.context, tasks, workers, grace)
+        return await AsyncWorker(core, self._runner, drain, stop).run()
+
+    async def replay(self, run: str, program: Callable[[AsyncRun, Any], Any]) -> Replayed:
+        """Run a program against the recording of a run: no step is executed, and the first divergence is reported.
+
+            assert (await store.replay("run-7", program)).ok
+
+        The program gets a run and its input, as in `work`, and its steps get the recorded results.
+        """
+        core = await self._runner(ReplayCore.of(self._core.context, run))
+        try:
+            result = program(AsyncRun(core, self._runner), core.input)
+            return core.report(await result if inspect.isawaitable(result) else result, None)
+        except core.outcomes as error:
+            return core.report(None, error)
 
     def workspace(
         self,

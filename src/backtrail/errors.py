@@ -6,6 +6,7 @@ also attributes, so that a program need not parse the text. A driver's own error
 
 from __future__ import annotations
 
+import datetime as dt
 import os
 import re
 
@@ -165,6 +166,156 @@ class LockTimeout(BacktrailError):
         super().__init__(f"{name} is held by {holder}: waited {round(waited, 1):g} s; try again or raise timeout")
         self.name = name
         self.owner = owner
+
+
+class Suspended(BaseException):
+    """A run cannot go on yet: it waits for an answer, or for a time. Neither a success nor a failure; the run is saved,
+    and its process may end. `questions` are the names of its open questions, `until` is the time at which it goes on by
+    itself (None: only with an answer).
+
+    Not an `Exception`, so that `except Exception` in an agent's loop does not stop it on its way out of the block.
+    """
+
+    def __init__(
+        self,
+        run_id: str,
+        questions: tuple[str, ...] = (),
+        until: dt.datetime | None = None,
+        reason: str | None = None,
+    ) -> None:
+        waits = [f"for an answer to {', '.join(map(repr, questions))}"] if questions else []
+        waits += [f"until {until.isoformat(timespec='seconds')}"] if until is not None else []
+        super().__init__(f"run {run_id!r} {reason or 'waits ' + ' or '.join(waits)}: it goes on when it is resumed")
+        self.run_id = run_id
+        self.questions = questions
+        self.until = until
+
+
+class RunFinished(BacktrailError):
+    """The run has finished already; `result` is what it finished with."""
+
+    def __init__(self, run_id: str, result: object = None) -> None:
+        super().__init__(
+            f"run {run_id!r} has finished: begin another under a new id, go back in it with store.run(id).rewind(at), "
+            "or delete it with store.run(id).finish(delete=True) to begin it anew"
+        )
+        self.run_id = run_id
+        self.result = result
+
+
+class StepError(BacktrailError):
+    """Something is wrong with a step of a run. `run_id` and `step` name it."""
+
+    def __init__(self, run_id: str, step: str, message: str) -> None:
+        super().__init__(message)
+        self.run_id = run_id
+        self.step = step
+
+
+class StepMisused(StepError, InvalidInput):
+    """A step outside of its run's block, or inside another step of the same run."""
+
+
+class StepFailed(StepError):
+    """The failure of a step, as it was recorded: the exception of an earlier process. `type` is the name of that
+    exception's class, `reason` its message. If the class is built in, or was named in `raises=`, this error is an
+    instance of it too."""
+
+    def __init__(self, run_id: str, step: str, type: str, reason: str) -> None:
+        super().__init__(run_id, step, f"step {step!r} of run {run_id!r} failed: {type}: {reason}")
+        self.type = type
+        self.reason = reason
+
+    def __str__(self) -> str:
+        return str(self.args[0])
+
+
+class StepUncertain(StepError):
+    """A step with `at_most_once=True` was started, and nobody knows if it took effect. It is not done again."""
+
+    def __init__(self, run_id: str, step: str, key: str) -> None:
+        super().__init__(
+            run_id,
+            step,
+            f"step {step!r} of run {run_id!r} was started, and its process ended before its result was saved: it may "
+            f"have taken effect. Pass check=, a function that finds out (its idempotency key was {key!r})",
+        )
+        self.key = key
+
+
+class StepChanged(StepError):
+    """The recording does not fit the program: the step was recorded with other arguments."""
+
+    def __init__(self, run_id: str, step: str, what: str = "arguments") -> None:
+        super().__init__(
+            run_id,
+            step,
+            f"step {step!r} of run {run_id!r} was recorded with other {what}: the program has changed since. Name the "
+            'step differently, pass on_change="rerun" to do it again, or fork the run before it',
+        )
+
+
+class StepAmbiguous(StepError, InvalidInput):
+    """It cannot be said which recorded step a call means: give it a `key`."""
+
+
+class QuestionNotFound(NotFound):
+    """The run has no question of this name that waits for an answer."""
+
+    def __init__(self, run_id: str, question: str, message: str | None = None) -> None:
+        super().__init__(
+            message or f"run {run_id!r} has no question {question!r}: store.pending() lists what waits for an answer"
+        )
+        self.run_id = run_id
+        self.question = question
+
+
+class QuestionExpired(BacktrailError):
+    """The question was not answered in time. Raised by `ask`, and for an answer that comes too late."""
+
+    def __init__(self, run_id: str, question: str, expired: dt.datetime) -> None:
+        super().__init__(
+            f"question {question!r} of run {run_id!r} expired at {expired.isoformat(timespec='seconds')}: it can no "
+            "longer be answered"
+        )
+        self.run_id = run_id
+        self.question = question
+        self.expired = expired
+
+
+class AlreadyAnswered(Conflict):
+    """The question has an answer; the first one counts."""
+
+    def __init__(self, run_id: str, question: str, by: str | None = None) -> None:
+        who = f" by {by}" if by else ""
+        super().__init__(
+            run_id, message=f"question {question!r} of run {run_id!r} was answered{who} before: the first answer counts"
+        )
+        self.question = question
+        self.by = by
+
+
+class QuestionChanged(Conflict):
+    """The answer was given to another question than the one that is asked now: the digests differ."""
+
+    def __init__(self, run_id: str, question: str, digest: str) -> None:
+        super().__init__(
+            run_id,
+            message=f"question {question!r} of run {run_id!r} is another one now: read it again with store.pending(), "
+            f"and answer that (digest {digest})",
+        )
+        self.question = question
+        self.digest = digest
+
+
+class InvalidAnswer(InvalidInput):
+    """The answer does not have the form that the question asks for."""
+
+    def __init__(self, run_id: str, question: str, reason: str) -> None:
+        super().__init__(f"the answer to question {question!r} of run {run_id!r} does not fit its schema: {reason}")
+        self.run_id = run_id
+        self.question = question
+        self.reason = reason
 
 
 class UnsupportedFormat(BacktrailError):

@@ -20,6 +20,7 @@ from backtrail.encode.tagged_json import to_json
 from backtrail.errors import Corrupt, InvalidInput, ThreadNotFound
 from backtrail.history.context import Context
 from backtrail.history.records import to_datetime
+from backtrail.history.run_status import base_kind
 from backtrail.history.thread_core import ThreadCore
 from backtrail.message_shapes import Message
 from backtrail.model import MAX_NUMBER, Hole, text_of
@@ -55,12 +56,12 @@ async def read_document(context: Context, id: str, at: Any = None) -> Document:
     if isinstance(state, Hole):
         raise Corrupt(state.where, state.reason)
     # A session or a run may have begun without a message; in any other thread there must be a list of them.
-    default: list[Message | Hole] | None = [] if head.kind in ("session", "run") else None
+    default: list[Message | Hole] | None = [] if base_kind(head.kind) in ("session", "run") else None
     messages = state.get("messages", default) if type(state) is dict else None
     if type(messages) is not list or not all(type(message) in (dict, Hole) for message in messages):
         raise InvalidInput(f"thread {id!r} has no list of messages to export: load() gives its state")
     fields = {name: value for name, value in state.items() if name != "messages"}
-    return Document(id, head.kind, to_datetime(head.created), to_datetime(head.updated), messages, fields)
+    return Document(id, base_kind(head.kind), to_datetime(head.created), to_datetime(head.updated), messages, fields)
 
 
 def check_format(format: str | None, to: Any) -> Format:

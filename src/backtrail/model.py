@@ -18,6 +18,7 @@ MAX_GIVEN = 2**53  #: and those that a caller or a file begins with below this: 
 Shape = Literal["dict", "list", "text", "bytes", "value"]
 Relation = Literal["child", "parent", "sibling"]
 Kind = Literal["thread", "session", "run", "workspace"]
+Status = Literal["running", "ready", "waiting", "sleeping", "finished", "failed"]  #: of a run
 
 _SHOWN_IN_NOTEBOOK = 100  # changes of a difference
 

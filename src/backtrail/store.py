@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from os import PathLike
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, Unpack, overload
@@ -25,9 +25,11 @@ if TYPE_CHECKING:  # imported by the methods that need them: most programs use o
     from backtrail.importers import Report as Imported
     from backtrail.options import Options
     from backtrail.replicate.status import Status
-    from backtrail.run import Run, RunInfo
+    import threading
+
+    from backtrail.run import Pending, Replayed, Run, RunInfo
     from backtrail.session import Session, SessionInfo
-    from backtrail.typing import Key, Policy, Target
+    from backtrail.typing import Key, Policy, Statuses, Target
     from backtrail.workspace import Limits, Workspace
 
 T = TypeVar("T")
@@ -131,11 +133,105 @@ class Store:
         self._core.context.check_open()
         return Run(RunCore(self._core.context, id, task), timeout)
 
-    def runs(self, prefix: str = "", limit: int | None = None, after: str | None = None) -> list[RunInfo]:
-        """List runs that have not finished, newest first; `after` is the last id of the page before."""
+    def runs(
+        self,
+        prefix: str = "",
+        limit: int | None = None,
+        after: str | None = None,
+        status: Statuses | None = None,
+    ) -> list[RunInfo]:
+        """List runs, newest first: those that have not finished, or those of a status, of several, or of "all";
+        `after` is the last id of the page before.
+
+        The statuses are "running", "ready" (a worker may take it up), "waiting" (for an answer), "sleeping", "finished"
+        and "failed".
+        """
         from backtrail.run import RUNS
 
-        return finish(RUNS.page(self._core.context, prefix, limit, after))
+        return finish(RUNS.of_status(self._core.context, prefix, limit, after, status))
+
+    def pending(self, prefix: str = "", limit: int | None = None, after: str | None = None) -> list[Pending]:
+        """List the questions that wait for an answer, newest first; `after` is the id of the last run of the page
+        before."""
+        from backtrail.run import RUNS
+
+        return finish(RUNS.pending(self._core.context, prefix, limit, after))
+
+    def answer(self, run: str, name: str, value: Any, by: str | None = None, digest: str | None = None) -> None:
+        """Answer a question of a run: `InvalidAnswer` if it does not fit the question's schema.
+
+            store.answer("run-7", "pay?", True, by="ada", digest=pending.digest)
+
+        The first answer counts: another is `AlreadyAnswered`, one that comes too late `QuestionExpired`, and one with
+        the digest of another question `QuestionChanged`. `by` says who answered.
+        """
+        from backtrail.run import answer
+
+        finish(answer(self._core.context, run, name, value, by, digest))
+
+    def due(self, prefix: str = "", limit: int | None = None) -> list[RunInfo]:
+        """List runs whose time has come, the longest overdue first: they slept, or a question of theirs has expired."""
+        from backtrail.run import submission
+
+        return finish(submission.due(self._core.context, prefix, limit))
+
+    def submit(
+        self, task: str, input: Any = None, id: str | None = None, at: float | dt.timedelta | dt.datetime | None = None
+    ) -> Run:
+        """Begin a run that `work` will do, now or at a time; if there is a run of this id, it is that one.
+
+        run = store.submit("summarise", {"url": url}, id=url)
+        """
+        from backtrail.run import Run, submission
+
+        return Run(finish(submission.submit(self._core.context, task, input, id, at)))
+
+    def resubmit(self, run: str) -> Run:
+        """Make a failed run ready again: the steps that it has done are kept, the one that failed is done again."""
+        from backtrail.run import Run, submission
+
+        return Run(finish(submission.resubmit(self._core.context, run)))
+
+    def work(
+        self,
+        tasks: Mapping[str, Callable[[Run, Any], Any]],
+        workers: int = 1,
+        *,
+        drain: bool = False,
+        grace: float = 30.0,
+        stop: threading.Event | None = None,
+    ) -> int:
+        """Do the runs that were submitted for these tasks, at most `workers` at a time, until SIGTERM or SIGINT.
+
+            store.work({"summarise": summarise}, workers=4)
+
+        A function gets the run and its input, and returns the result. New, answered and due runs are taken up, and those
+        that a worker left behind that died; any number of processes may work at once, and none does a run that another
+        does. To stop (`stop` can be set instead of a signal), runs stop before their next step, ready for another
+        worker; after `grace` seconds they are not waited for. With `drain`, it returns once nothing is ready or due.
+        Returns how many runs were taken up.
+        """
+        from backtrail.run.sync_worker import Worker
+        from backtrail.run.work_core import WorkCore
+
+        self._core.context.check_open()
+        return Worker(WorkCore(self._core.context, tasks, workers, grace), drain, stop).run()
+
+    def replay(self, run: str, program: Callable[[Run, Any], Any]) -> Replayed:
+        """Run a program against the recording of a run: no step is executed, and the first divergence is reported.
+
+            assert store.replay("run-7", program).ok
+
+        The program gets a run and its input, as in `work`, and its steps get the recorded results.
+        """
+        from backtrail.run import Run
+        from backtrail.run.replaying import ReplayCore
+
+        core = finish(ReplayCore.of(self._core.context, run))
+        try:
+            return core.report(program(Run(core), core.input), None)
+        except core.outcomes as error:
+            return core.report(None, error)
 
     def workspace(
         self,

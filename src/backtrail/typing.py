@@ -19,7 +19,7 @@ import msgspec
 
 from backtrail.engines.base import Engine
 from backtrail.history.file_refs import FileSource
-from backtrail.model import At, Progress, Retention
+from backtrail.model import At, Progress, Retention, Status
 
 if TYPE_CHECKING:
     from typing import Never
@@ -32,7 +32,7 @@ else:
     S = TypeVar("S")  #: the type of a thread's states
     F_co = TypeVar("F_co", covariant=True)  #: None, if a session's failed writes return None; else Never
 
-__all__ = ["At", "Expect", "Facts", "Files", "OnConflict", "Progress", "Record", "State", "Target"]
+__all__ = ["At", "Expect", "Facts", "Files", "OnConflict", "Progress", "Record", "State", "Status", "Statuses", "Target"]
 
 
 class _Dataclass(Protocol):
@@ -65,6 +65,9 @@ Expect: TypeAlias = At | None
 """The head that a save expects: a checkpoint, by any of its names, or None for a thread that does not exist yet."""
 
 OnConflict: TypeAlias = Literal["raise", "branch"]
+Statuses: TypeAlias = Status | Literal["all"] | Iterable[Status]
+"""Statuses of runs that a listing is asked for."""
+
 Policy: TypeAlias = Retention | str | None
 """A retention policy, or its text such as "keep_last=10,max_age=24h"."""
 

@@ -22,7 +22,7 @@ def run_forever(url: str) -> Callable[[Callable[[bytes], None]], None]:
             send(struct.pack("<I", run.iteration))
             while True:
                 run.messages.append({"role": "assistant", "content": "x" * 200, "n": run.iteration + 1})
-                run.checkpoint(output_tokens=run.output_tokens + 7, last=run.iteration + 1)
+                run.checkpoint(output_tokens=run.output_tokens + 7, custom={"last": run.iteration + 1})
                 send(struct.pack("<I", run.iteration))
 
     return work

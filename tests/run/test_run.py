@@ -20,7 +20,7 @@ from backtrail.engines.base import Lease, Taken
 from backtrail.engines.coroutines import finish
 from backtrail.engines.memory import MemoryEngine
 from backtrail.run import lease_owner
-from backtrail.run import run_core as run_module
+from backtrail.run import lease as run_module
 from fix_children import Child
 from fix_children import run as in_child
 
@@ -35,7 +35,7 @@ def fail_after(store: Any, id: str, iterations: int) -> None:
         run.system_prompt = "be brief"
         for number in range(iterations):
             run.messages.append({"role": "user", "content": f"step {number}"})
-            run.checkpoint(input_tokens=10 * (number + 1), output_tokens=number, model="m-1", errors=number)
+            run.checkpoint(input_tokens=10 * (number + 1), output_tokens=number, custom={"model": "m-1", "errors": number})
         raise Boom
 
 
@@ -46,17 +46,41 @@ def test_a_run_that_failed_is_resumed_with_all_it_had(opener: Any) -> None:
         assert [m["content"] for m in run.messages] == ["step 0", "step 1", "step 2"]
         assert (run.input_tokens, run.output_tokens) == (30, 2)
         assert run.custom == {"model": "m-1", "errors": 2}
-        assert run.checkpoint().step == 4
+        assert run.checkpoint().step == 5  # that it failed is a checkpoint too
         assert run.iteration == 4
 
 
-def test_a_run_that_succeeded_is_gone(store: Any) -> None:
+def test_a_run_that_succeeded_is_kept_and_listed_as_finished(store: Any) -> None:
     with store.run("r") as run:
-        run.checkpoint(messages=[{"role": "user", "content": "x"}])
-        assert run.exists()
-    assert not store.run("r").exists()
+        run.checkpoint(messages=[{"role": "user", "content": "x"}], input_tokens=7)
+        run.messages.append({"role": "assistant", "content": "y"})
+        run.result = {"sum": 3}
+    assert store.run("r").exists()
     assert store.runs() == []
+    [info] = store.runs(status="finished")
+    assert (info.id, info.status, info.input_tokens, info.kind) == ("r", "finished", 7, "run")
+    ended = store.run("r").outcome()
+    assert (ended.status, ended.result, ended.error) == ("finished", {"sum": 3}, None)
+    assert ended.created_at <= ended.ended_at
+    assert [message["content"] for message in store.run("r").load()["messages"]] == ["x", "y"]
+    with pytest.raises(backtrail.RunFinished) as refused, store.run("r"):
+        raise Boom
+    assert refused.value.result == {"sum": 3}
+
+
+def test_a_run_can_be_deleted_at_its_end(store: Any) -> None:
+    with store.run("r") as run:
+        run.checkpoint()
+        run.finish(delete=True)
     assert store.threads() == []
+    with store.run("r") as run:
+        assert run.iteration == 0
+
+
+def test_a_keyword_that_a_checkpoint_does_not_know_is_refused(store: Any) -> None:
+    with pytest.raises(TypeError, match="model"):
+        store.run("r").checkpoint(model="m")
+    assert not store.run("r").exists()
 
 
 def test_a_run_without_a_checkpoint_leaves_no_trace(store: Any) -> None:
@@ -79,13 +103,16 @@ def test_a_run_works_without_a_with_block(store: Any) -> None:
     again.checkpoint()
     with pytest.raises(backtrail.Conflict):
         run.checkpoint()
-    run.finish()
-    run.finish()
+    again.finish("done")
+    again.finish()
+    assert again.outcome().result == "done"
+    run.finish(delete=True)
+    run.finish(delete=True)
     assert not again.exists()
 
 
 def test_a_checkpoint_from_a_fresh_handle_goes_on_where_the_run_is(store: Any) -> None:
-    store.run("r", task="t").checkpoint(messages=[{"n": 1}], model="m")
+    store.run("r", task="t").checkpoint(messages=[{"n": 1}], custom={"model": "m"})
     store.run("r").checkpoint(messages=[{"n": 1}, {"n": 2}])
     run = store.run("r")
     run.resume()
@@ -110,7 +137,7 @@ def test_the_iteration_of_a_checkpoint_can_be_given(store: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    "bad", [{"iteration": -1}, {"input_tokens": "3"}, {"output_tokens": True}, {"messages": "text"}, {"x": object()}]
+    "bad", [{"iteration": -1}, {"input_tokens": "3"}, {"output_tokens": True}, {"messages": "text"}, {"custom": {"x": object()}}]
 )
 def test_bad_values_are_refused_and_nothing_is_saved(store: Any, bad: dict[str, Any]) -> None:
     run = store.run("r")
@@ -192,8 +219,8 @@ def test_a_second_process_is_told_the_owner_of_the_run(opener: Any) -> None:
         run.checkpoint()
         assert run.resume().step == 2
         run.checkpoint()
-    with other.run("r") as run:
-        assert run.iteration == 0
+    with pytest.raises(backtrail.RunFinished), other.run("r"):
+        raise Boom
 
 
 def test_the_lease_of_a_killed_process_is_taken_over_at_once(tmp_path: Path) -> None:
@@ -320,14 +347,14 @@ def test_a_holder_that_slept_while_another_did_the_whole_run_is_told(
             sleeps_through(run, monkeypatch)
             with other.run(name, timeout=60) as taken:
                 taken.checkpoint(messages=[{"n": 1}])
-            assert not other.run(name).exists()
+            assert other.run(name).outcome().status == "finished"
             if wakes:
                 assert renewed(slow, run) is False
             for _ in range(2):  # also the second time
                 with pytest.raises(backtrail.LockLost):
                     call(run)
             raise Boom
-        assert not other.run(name).exists()
+        assert other.run(name).outcome().status == "finished"
         with other.run(name):
             pass  # the lease is free
 

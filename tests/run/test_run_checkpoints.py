@@ -14,7 +14,7 @@ import backtrail
 def start(store: Any, iterations: int = 3) -> Any:
     run = store.run("nightly", task="clean up")
     for n in range(1, iterations + 1):
-        run.checkpoint(messages=[f"message {m}" for m in range(n)], label=f"iteration {n}", tags=["ok"], model="small")
+        run.checkpoint(messages=[f"message {m}" for m in range(n)], label=f"iteration {n}", tags=["ok"], custom={"model": "small"})
     return run
 
 
@@ -57,6 +57,9 @@ def test_undo_inside_a_run_keeps_its_lease(store: Any) -> None:
         assert run.iteration == 2
         run.checkpoint()
         raise InterruptedError
+    assert store.runs()[0].status == "failed"
+    assert store.run("nightly").undo().step == 3  # it has not failed
+    assert store.runs()[0].status == "running"
     assert store.run("nightly").undo().step == 2
 
 

@@ -77,7 +77,7 @@ async def views(store: AsyncStore) -> None:
         assert_type(run.iteration, int)
         assert_type(await run.undo(), backtrail.Checkpoint)
         assert_type(await run.load(), dict[str, Any])
-        assert_type(await run.checkpoint(["a"], output_tokens=3, model="small"), backtrail.Checkpoint)
+        assert_type(await run.checkpoint(["a"], output_tokens=3, custom={"model": "small"}), backtrail.Checkpoint)
     assert_type(await store.runs(), list[backtrail.RunInfo])
 
     ws = store.workspace("project", cache=False)

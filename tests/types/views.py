@@ -88,7 +88,7 @@ def runs(store: backtrail.Store, turns: list[Turn]) -> None:
         assert_type(run.output_tokens, int)
         assert_type(run.custom, dict[str, Any])
         assert_type(run.thread, backtrail.Thread[dict[str, Any]])
-        assert_type(run.checkpoint(turns, input_tokens=3, model="small"), backtrail.Checkpoint)
+        assert_type(run.checkpoint(turns, input_tokens=3, custom={"model": "small"}), backtrail.Checkpoint)
         assert_type(run.checkpoint(label="x", tags=["a"]), backtrail.Checkpoint)
         assert_type(run.undo(), backtrail.Checkpoint)
         assert_type(run.rewind("@~1"), backtrail.Checkpoint)

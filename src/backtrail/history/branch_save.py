@@ -24,6 +24,7 @@ from backtrail.history.records import (
 )
 from backtrail.history.resolve import resolve
 from backtrail.history.retry import attempts
+from backtrail.history.run_status import kind_at
 from backtrail.history.save import RowBase, SaveRequest, plan_row
 from backtrail.history.state_reader import StateReader
 from backtrail.history.thread_handle import S, ThreadHandle
@@ -45,7 +46,7 @@ async def save_on_branch(thread: ThreadHandle[S], request: SaveRequest, base_id:
             context.frames, base.position, id, base.digest, base_id, now, planned, request.facts
         )
         if request.follows:
-            moved = _jump(thread, head, base, id, now, planned.root.tree.size)
+            moved = _jump(thread, head, base, id, now, planned.root)
         else:
             moved = bump_version(context.frames, context.generation, head, now, count=head.count + 1)
         swap = Swap(thread.id, head.key, moved)
@@ -77,10 +78,11 @@ async def _branch_off(thread: ThreadHandle[S], head: Head, base_id: bytes) -> tu
     return base, found.meta.created
 
 
-def _jump(thread: ThreadHandle[S], head: Head, base: RowBase, id: bytes, now: int, size: int) -> Head:
+def _jump(thread: ThreadHandle[S], head: Head, base: RowBase, id: bytes, now: int, root: Root) -> Head:
     """The head, moved to the new row; `undo` moves it back."""
     frames, generation = thread.context.frames, thread.context.generation
     old = open_note(frames, head)
     moves = (*old.moves, Move(base.position, head.position))[-MAX_MOVES:]
     note = msgspec.structs.replace(old, checkpoint=id, pinned=False, moves=moves, undone=())
-    return move_head(frames, generation, head, note, base.position, now, count=head.count + 1, size=size)
+    kind, size = kind_at(head.kind, root), root.tree.size
+    return move_head(frames, generation, head, note, base.position, now, count=head.count + 1, size=size, kind=kind)

@@ -26,6 +26,11 @@ _encode = msgspec.msgpack.Encoder().encode
 _COMMON = ThreadInfo.__struct_fields__
 
 
+def encode_caption(id: bytes, *facts: Any) -> bytes:
+    """A caption with these facts, of the checkpoint `id`."""
+    return _encode((id[-6:], facts))
+
+
 class CaptionedListing(Generic[Info]):
     """The listing of one kind of thread. `facts` extracts from a root the fields that `info` has in addition to those
     of `ThreadInfo`, in their order; `shape` is the type of that tuple, and `no_facts` stands for those of a damaged
@@ -48,7 +53,7 @@ class CaptionedListing(Generic[Info]):
 
     def caption(self, root: Root, id: bytes) -> bytes:
         """The caption for a head's note; `id` is the checkpoint that it describes."""
-        return _encode((id[-6:], self._facts(root)))
+        return encode_caption(id, *self._facts(root))
 
     async def info(self, context: Context, head: Head) -> Info:
         """The listing's entry for the thread of a head. A damaged thread is listed as such, without its facts."""

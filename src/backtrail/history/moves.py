@@ -13,7 +13,7 @@ from msgspec import UNSET
 
 from backtrail.engines.base import Commit, Drop, Head, Mark, Position, Swap, next_version
 from backtrail.engines.conflicts import Refused
-from backtrail.errors import CheckpointNotFound, Conflict, InvalidInput, NoCheckpoint
+from backtrail.errors import CheckpointNotFound, Conflict, Corrupt, InvalidInput, NoCheckpoint
 from backtrail.history.ancestry import Ancestry, HistoryStep, newest_other, parent_of, step_at, to_checkpoint
 from backtrail.history.checkpoint_ids import uuid_text
 from backtrail.history.context import Context
@@ -32,7 +32,9 @@ from backtrail.history.records import (
 )
 from backtrail.history.resolve import resolve
 from backtrail.history.retry import rereading
+from backtrail.history.run_status import RUN, base_kind, kind_at
 from backtrail.history.save_arguments import pack_custom
+from backtrail.history.state_reader import StateReader
 from backtrail.history.thread_handle import S, ThreadHandle
 from backtrail.history.validation import check_label, check_name, check_tags
 from backtrail.model import Checkpoint
@@ -68,7 +70,8 @@ async def _fork(thread: ThreadHandle[S], name: str, at: Any) -> bool:
         # Even if the clock is behind, a fork is not older than the checkpoint it was forked from.
         now, owner = max(now_micros(), one.meta.created + 1), os.urandom(16)
         version = next_version(0, context.generation)
-        bare = Head(name, head.lineage, owner, *one.position, version, head.kind, now, now, 0, one.meta.size)
+        kind = await _kind_at(thread, head, one.position)
+        bare = Head(name, head.lineage, owner, *one.position, version, kind, now, now, 0, one.meta.size)
         old = open_note(frames, head)
         note = Note(one.step.id, True, retention=old.retention, dictionary=old.dictionary)
         # The parent's head is swapped for itself, so that a prune since it was read makes this commit fail.
@@ -217,12 +220,26 @@ async def _move(
     old = open_note(frames, head)
     note = msgspec.structs.replace(old, checkpoint=to.step.id, pinned=True, moves=moves, undone=undone)
     count = head.count - len(doomed)
-    generation, size = thread.context.generation, to.meta.size
-    moved = move_head(frames, generation, head, note, to.position, now_micros(), size=size, count=count)
+    generation, size, kind = thread.context.generation, to.meta.size, await _kind_at(thread, head, to.position)
+    moved = move_head(frames, generation, head, note, to.position, now_micros(), size=size, count=count, kind=kind)
     if not await thread.swap_head(head, moved, [_mark(thread, one, deleted=True) for one in doomed]):
         return False
     thread.base_id = to.step.id
     return True
+
+
+async def _kind_at(thread: ThreadHandle[S], head: Head, position: Position) -> str:
+    """The kind of a head that moves to this row: that of a run follows from the state there."""
+    if base_kind(head.kind) != RUN:
+        return head.kind
+    try:
+        row = await thread.context.engine.row(head.lineage, *position)
+        if row is None:
+            return RUN
+        reader = StateReader(thread.context, head.lineage, thread.values)
+        return kind_at(RUN, await reader.root(*position, row.root, deep=False))
+    except Corrupt:
+        return RUN  # the load of that checkpoint reports the damage
 
 
 # -- annotations and deletions -----------------------------------------------------------------------------------------

@@ -11,13 +11,14 @@ from backtrail.encode.assemble import Needs, RowRanges, merge_spans, pages_of
 from backtrail.engines.base import Position
 from backtrail.engines.branch_origins import previous_position
 from backtrail.errors import Corrupt, OverBudget, UnsafePath, UnsupportedFormat
+from backtrail.history import run_status
 from backtrail.history.ancestry import HistoryStep
 from backtrail.history.context import Context
 from backtrail.history.lineage_view import LineageView, Throttle
 from backtrail.history.state_reader import StateReader
 from backtrail.history.zstd_dictionary import is_dictionary
 
-PLAIN_KINDS = frozenset({"thread", "session", "run"})  # kinds whose blobs are all named by their roots
+PLAIN_KINDS = frozenset({"thread", "session", *run_status.KINDS.values()})  # kinds whose blobs are all named by their roots
 ASIDE, GAP = b"aside:", b"gap:"  # prefixes of blobs in which a repair keeps damaged records, and the gaps it left
 # A blob named just ASIDE marks that there are others, whose names begin with it.
 _BATCH = 128  # rows whose roots are read at once

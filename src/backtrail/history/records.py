@@ -22,6 +22,7 @@ from backtrail.engines.base import LAST_STEP, Branch, Head, Mark, NewRow, Positi
 from backtrail.engines.branch_origins import first_step
 from backtrail.errors import DECODE_ERRORS, Corrupt
 from backtrail.history.checkpoint_ids import uuid_text
+from backtrail.history.run_status import base_kind
 from backtrail.history.save_arguments import Facts
 from backtrail.model import Checkpoint, ThreadInfo
 
@@ -327,12 +328,20 @@ def first_head(frames: Frames, generation: int, branch: Branch, kind: str, now: 
 
 
 def next_head(
-    frames: Frames, generation: int, old: Head, position: Position, now: int, size: int, note: Note, removed: int = 0
+    frames: Frames,
+    generation: int,
+    old: Head,
+    position: Position,
+    kind: str,
+    now: int,
+    size: int,
+    note: Note,
+    removed: int = 0,
 ) -> Head:
     """The head after a save at `position` that removed `removed` checkpoints."""
     branch, step = position
     version, count = next_version(old.version, generation), old.count + 1 - removed
-    head = Head(old.thread, old.lineage, old.owner, branch, step, version, old.kind, old.created, now, count, size)
+    head = Head(old.thread, old.lineage, old.owner, branch, step, version, kind, old.created, now, count, size)
     return with_note(frames, head, note)
 
 
@@ -398,7 +407,7 @@ def thread_info(frames: Frames, head: Head) -> ThreadInfo:
         return damaged_info(head, error)
     return ThreadInfo(
         id=head.thread,
-        kind=head.kind,
+        kind=base_kind(head.kind),
         head=uuid_text(note.checkpoint),
         step=head.step,
         count=head.count,
@@ -417,7 +426,7 @@ def damaged_info(head: Head, damage: Corrupt) -> ThreadInfo:
 
     return ThreadInfo(
         id=head.thread,
-        kind=str(head.kind),
+        kind=base_kind(str(head.kind)),
         head="",
         step=number(head.step, LAST_STEP),
         count=number(head.count, MOST),

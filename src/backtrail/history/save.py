@@ -45,6 +45,7 @@ from backtrail.history.records import (
 )
 from backtrail.history.resolve import resolve, whole_id
 from backtrail.history.retry import attempts, repeat_while_moving
+from backtrail.history.run_status import kind_at
 from backtrail.history.save_arguments import NO_FACTS, Facts, OnConflict
 from backtrail.history.state_reader import StateReader
 from backtrail.history.thread_handle import S, ThreadHandle
@@ -370,11 +371,12 @@ async def _commit(thread: ThreadHandle[S], request: SaveRequest, tip: Tip | None
     caption = old.custom if thread.caption is None else thread.caption(planned.root, id)
     note = Note(id, False, old.moves, caption, old.retention, dictionary.name)
     size = planned.root.tree.size
+    kind = kind_at(thread.kind if tip is None else tip.head.kind, planned.root)
     if tip is None:
-        head = first_head(frames, context.generation, base.started[0], thread.kind, now, size, note)
+        head = first_head(frames, context.generation, base.started[0], kind, now, size, note)
     else:
         removed = len(retired.marks)
-        head = next_head(frames, context.generation, tip.head, base.position, now, size, note, removed)
+        head = next_head(frames, context.generation, tip.head, base.position, kind, now, size, note, removed)
     swap = Swap(thread.id, None if tip is None else tip.head.key, head)
     blobs |= dictionary.blobs
     marks = [*retired.marks, *label_marks(frames, *base.position, meta)]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
 from backtrail.engines.base import Head
@@ -15,6 +16,7 @@ from backtrail.history.context import Context
 from backtrail.history.lineage_view import LineageView
 from backtrail.history.reachability import NO_GARBAGE, Garbage, find_garbage
 from backtrail.history.records import thread_info
+from backtrail.history.run_status import kinds_of
 from backtrail.history.sweep import Progress, Sweeper, lineages
 from backtrail.history.validation import check_kind, check_limit, check_part
 from backtrail.model import Copied, Pruned, ThreadInfo, Verified
@@ -33,17 +35,30 @@ async def list_heads(
     after: str | None = None,
     kind: str | None = None,
     newest_first: bool = True,
+    exact: bool = False,
 ) -> list[Head]:
-    """The heads of a page of threads, for a listing of any kind; every argument is checked."""
+    """The heads of a page of threads, for a listing of any kind; every argument is checked. `exact`: of this kind as
+    heads have it, with a status."""
     context.check_open()
     check_part(prefix, "prefix")
     for value, what in ((after, "after"), (kind, "kind")):
         if value is not None:
             check_part(value, what)
     limit = check_limit(limit)
-    return await user_threads(
-        context.engine, prefix=prefix, limit=limit, after=after, kind=kind, newest_first=newest_first
-    )
+    kinds = (kind,) if exact else kinds_of(kind)
+    found = {
+        head.thread: head  # by name, because a run whose status changes between two of these reads is in both
+        for one in kinds
+        for head in await user_threads(
+            context.engine, prefix=prefix, limit=limit, after=after, kind=one, newest_first=newest_first
+        )
+    }
+    if len(kinds) == 1:
+        return list(found.values())
+    return sorted(found.values(), key=_age if newest_first else _name, reverse=newest_first)[:limit]
+
+
+_age, _name = attrgetter("updated", "thread"), attrgetter("thread")
 
 
 class StoreCore:

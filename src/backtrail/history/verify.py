@@ -21,6 +21,7 @@ from backtrail.history.lineage_view import LineageView
 from backtrail.history.reachability import ASIDE, GAP, PLAIN_KINDS
 from backtrail.history.records import Note, deletion, label_marks, now_micros, with_note
 from backtrail.history.retry import CHECKS
+from backtrail.history.run_status import base_kind
 from backtrail.history.sweep import Progress, lineages
 from backtrail.model import Damage, Verified
 
@@ -171,6 +172,7 @@ class _Repair:
             owner=owner,
             branch=at[0],
             step=at[1],
+            kind=head.kind if at == head.position else base_kind(head.kind),  # a run can be resumed from there
             version=next_version(head.version, self._context.generation),
             updated=max(head.updated, 0) + 1,
             count=count,

@@ -12,6 +12,7 @@ from typing import Any, Literal
 from backtrail.encode.planner import PlannedRow, Planner
 from backtrail.errors import BacktrailError, Conflict
 from backtrail.history.context import Context
+from backtrail.history.run_status import base_kind
 from backtrail.history.save import Plan
 from backtrail.history.save_arguments import Facts
 from backtrail.history.validation import check_name
@@ -31,8 +32,8 @@ async def import_thread(context: Context, source: ForeignThread) -> tuple[Outcom
     """Import one thread; returns the outcome, and a reason if there is one."""
     check_name(source.id, "id")
     head = await context.engine.head(source.id)
-    if head is not None and head.kind != source.kind:
-        return "skipped", f"the store has a {head.kind} of this id"
+    if head is not None and base_kind(head.kind) != source.kind:
+        return "skipped", f"the store has a {base_kind(head.kind)} of this id"
     try:
         return await (_import_run(context, source) if source.kind == "run" else _import_session(context, source))
     except Conflict:
