@@ -1,4 +1,5 @@
-"""A store as coding agents leave it: long output, a failed tool, an image, a fork, a rewind, RTL, CJK, several shapes."""
+"""A store as coding agents leave it: long output, a failed tool, an image, a fork, a rewind, RTL, CJK, several
+shapes."""
 
 from __future__ import annotations
 

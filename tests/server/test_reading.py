@@ -1,4 +1,5 @@
-"""What the inspector reads: messages with steps and facts, turns, comparisons, values, searches, health, shared pages."""
+"""What the inspector reads: messages with steps and facts, turns, comparisons, values, searches, health, shared
+pages."""
 
 from __future__ import annotations
 

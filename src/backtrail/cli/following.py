@@ -99,8 +99,8 @@ class MessageFollower:
             del self._printed[index]
 
     def _first_new(self, key: str | None, at: Checkpoint, count: int) -> int:
-        """The index of the first message that is another than the one that was printed: a rewind may have put new ones in
-        the place of old ones."""
+        """The index of the first message that is another than the one that was printed: a rewind may have put new ones
+        in the place of old ones."""
         known = sorted(self._printed)
         if not known or key is None:
             return min(self._next, count)

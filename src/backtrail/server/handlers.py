@@ -35,6 +35,7 @@ from backtrail.server.conversation import Conversations
 from backtrail.server.file_changes import file_changes_json, restore_json
 from backtrail.server.health import Health
 from backtrail.server.history_cache import HistoryCache
+from backtrail.server.runs import Runs
 from backtrail.server.state_levels import StateLevels, parse_path, replaced, value_at
 from backtrail.server.thread_listing import ThreadListing
 from backtrail.server.turn_reader import TurnReader
@@ -63,6 +64,7 @@ class Handlers:
         self._conversations = Conversations(store, self._histories)
         self._summaries: LRU[tuple[str, str | None], ChangeSummary] = LRU(_CACHED_SUMMARIES)
         self._states = StateLevels()
+        self._runs = Runs(store)
         self._turn_reader = TurnReader(store, self._histories)
 
     # -- the store ----------------------------------------------------------------------------------------------------
@@ -260,6 +262,28 @@ class Handlers:
         if request.form == "html":
             return "text/html", comparing.html_page(self.store, self._histories, request)
         return MEDIA_TYPES[request.form], export_checkpoint(self.store, handle, self._at(request), request.form)
+
+    # -- runs ---------------------------------------------------------------------------------------------------------
+
+    def run(self, request: requests.ThreadRequest) -> responses.RunResponse:
+        """A run: how it stands, its steps, and what it waits for."""
+        return self._runs.run(request)
+
+    def pending(self, request: requests.PendingRequest) -> responses.PendingResponse:
+        """Questions that wait for an answer, newest first."""
+        return self._runs.pending(request)
+
+    def answer(self, request: requests.AnswerRequest) -> responses.RunResponse:
+        """Answer a question of a run; the first answer counts."""
+        return self._runs.answer(request)
+
+    def fork_run(self, request: requests.RunForkRequest) -> responses.ForkResponse:
+        """Start a new run that has all steps before one."""
+        return self._runs.fork_at(request)
+
+    def resubmit(self, request: requests.ThreadRequest) -> responses.RunResponse:
+        """Make a failed run ready again, for a worker to take up."""
+        return self._runs.resubmit(request)
 
     # -- changing -----------------------------------------------------------------------------------------------------
 

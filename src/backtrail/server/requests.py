@@ -32,7 +32,7 @@ class OpenRequest(ApiRequest, frozen=True, kw_only=True):
 class ThreadsRequest(ApiRequest, frozen=True, kw_only=True):
     """A page of the list of threads. `search`: part of the name, ignoring case. `since`, `until`: dates of the last
     change. `label`, `tag`: of the head. `failed`: the last message is a tool that failed. `damaged`: cannot be read
-    whole. `describe`: with a title and the last message."""
+    whole. `waiting`: runs with a question. `describe`: with a title and the last message."""
 
     search: str = ""
     prefix: str = ""
@@ -43,6 +43,7 @@ class ThreadsRequest(ApiRequest, frozen=True, kw_only=True):
     tag: str = ""
     failed: bool = False
     damaged: bool = False
+    waiting: bool = False
     describe: bool = False
     after: str | None = None
     limit: Limit = 100
@@ -261,6 +262,29 @@ class RedoRequest(ThreadRequest, frozen=True, kw_only=True):
     files: bool = False
     keep_untracked: bool = False
     dry_run: bool = False
+
+
+class PendingRequest(ApiRequest, frozen=True, kw_only=True):
+    """Questions of runs whose names begin with `prefix`."""
+
+    prefix: str = ""
+    limit: Limit = 100
+
+
+class AnswerRequest(ThreadRequest, frozen=True, kw_only=True):
+    """The answer to the question `name` of a run. `digest`: of the question that was shown; `by`: who answers."""
+
+    name: str
+    value: Any
+    by: str | None = None
+    digest: str | None = None
+
+
+class RunForkRequest(ThreadRequest, frozen=True, kw_only=True):
+    """Start a new run before the step `step`; `to` names it."""
+
+    step: str
+    to: str | None = None
 
 
 class AnnotateRequest(CheckpointRequest, frozen=True, kw_only=True):

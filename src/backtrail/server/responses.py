@@ -414,6 +414,54 @@ class UndoResponse(RestoreJson):
     head: CheckpointJson
 
 
+class RunStepJson(TypedDict):
+    """A recorded step of a run: a step, a question (`ask`) or a sleep. `by`: who answered."""
+
+    kind: str
+    name: str
+    key: str | int | None
+    status: str
+    started_at: str
+    seconds: float
+    attempts: int
+    result: Any
+    error: str | None
+    by: str | None
+
+
+class QuestionJson(TypedDict):
+    """A question that waits for an answer; `schema` is the form of the answer, as JSON Schema."""
+
+    run: str
+    task: str
+    name: str
+    question: Any
+    about: Any
+    schema: dict[str, Any] | None
+    digest: str
+    asked_at: str
+    expires_at: str | None
+
+
+class RunResponse(TypedDict):
+    """A run; `status` is null if the thread is none. `steps` are the last of `steps_total`."""
+
+    status: str | None
+    task: str
+    result: Any
+    error: str | None
+    due_at: str | None
+    steps: list[RunStepJson]
+    steps_total: int
+    questions: list[QuestionJson]
+
+
+class PendingResponse(TypedDict):
+    """Questions that wait for an answer, newest first."""
+
+    questions: list[QuestionJson]
+
+
 class DeleteResponse(TypedDict):
     """The thread, or the checkpoint of it, that was deleted."""
 

@@ -52,6 +52,8 @@ OPERATIONS = (
     Operation("GET", "/value", Handlers.value),
     Operation("GET", "/files", Handlers.files),
     Operation("GET", "/tree", Handlers.tree),
+    Operation("GET", "/run", Handlers.run),
+    Operation("GET", "/pending", Handlers.pending),
     Operation("GET", "/health", Handlers.health_report),
     Operation("GET", "/turns", Handlers.turns),
     Operation("GET", "/turn", Handlers.turn),
@@ -63,6 +65,9 @@ OPERATIONS = (
     Operation("POST", "/rewind", Handlers.rewind),
     Operation("POST", "/undo", Handlers.undo),
     Operation("POST", "/redo", Handlers.redo),
+    Operation("POST", "/answer", Handlers.answer),
+    Operation("POST", "/fork_run", Handlers.fork_run),
+    Operation("POST", "/resubmit", Handlers.resubmit),
     Operation("POST", "/annotate", Handlers.annotate),
     Operation("POST", "/delete", Handlers.delete),
 )

@@ -49,6 +49,7 @@ class ThreadListing:
 
     def page(self, request: requests.ThreadsRequest) -> responses.ThreadsResponse:
         """Threads, newest first; `next` is the `after` of the next page."""
+        waiting = {one.run_id for one in self._store.pending(request.prefix)} if request.waiting else None
         opens = bool(request.label or request.tag or request.failed)
         since, until = parse_moment(request.since, "since"), parse_moment(request.until, "until")
         found: list[ThreadInfo] = []
@@ -64,6 +65,8 @@ class ThreadListing:
                 break  # all others are older
             last = info.id
             if (until is not None and info.updated_at > until) or not _named(info, request):
+                continue
+            if waiting is not None and info.id not in waiting:
                 continue
             opened += opens
             if not opens or self._has(info, request):

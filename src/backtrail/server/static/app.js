@@ -13,6 +13,7 @@ import { drawFacts, drawHeading, drawTabs } from "./headings.js";
 import { drawHealth } from "./health.js";
 import { bindKeys } from "./keys.js";
 import { drawChart } from "./chart.js";
+import { drawRun } from "./run.js";
 import { drawSearch } from "./search.js";
 import { drawStateDiff } from "./state-diff.js";
 import { drawStateTree } from "./state-tree.js";
@@ -166,7 +167,8 @@ function drawView() {
 
 async function drawInto(view, signal) {
   const { place, row } = app;
-  const wanted = place.view ?? (app.talks ? "conversation" : "state");
+  const first = app.rows.kind === "run" && row.id === app.rows.head ? "run" : app.talks ? "conversation" : "state";
+  const wanted = place.view ?? first;
   app.view = wanted;
   drawTabs(app);
   if (wanted !== "conversation") app.conversation.clear();
@@ -183,6 +185,7 @@ async function drawInto(view, signal) {
     drawTabs(app);
   }
   view.scrollTop = 0;
+  if (app.view === "run") return drawRun(view, app, signal);
   if (app.view === "state") return drawStateTree(view, place.thread, row, signal, app);
   if (app.view === "files") return drawFileChanges(view, place.thread, row, signal, app);
   if (app.view === "compare") return drawComparison(view, app, signal);

@@ -47,6 +47,7 @@ export class CheckpointList {
     this.asked = new Map(); // pages that are on their way
     this.selected = null; // an id
     this.head = null;
+    this.kind = null;
     this.forks = new Map();
     this.moreForks = 0;
   }
@@ -78,6 +79,7 @@ export class CheckpointList {
     this.total = page.total;
     this.lanes = Math.min(page.lanes, MAX_LANES);
     this.head = page.thread.head;
+    this.kind = page.thread.kind;
     page.rows.forEach((row, i) => this.put(page.total - 1 - page.start - i, row));
     this.evict();
     this.draw();
@@ -144,7 +146,7 @@ export class CheckpointList {
     const limit = Math.min(PAGE_SIZE, this.total - page * PAGE_SIZE);
     for (let tries = 0; tries < 5; tries++) {
       const start = Math.max(0, this.total - page * PAGE_SIZE - limit);
-      const found = await get("/history", { thread, start, limit });
+      const found = await get("/history", { thread, start, limit: limit + PAGE_SIZE * (tries + 1) });
       if (thread !== this.thread) return;
       this.take(found);
       if (this.rows.has(page * PAGE_SIZE)) return;

@@ -6,12 +6,12 @@ import { $, copy, h, timeAgo } from "./dom.js";
 import { bytes, plural } from "./format.js";
 
 const VIEWS = [
-  ["conversation", "Conversation"], ["state", "State"], ["changes", "Changes"], ["files", "Files"], ["compare", "Compare"],
+  ["run", "Run"], ["conversation", "Conversation"], ["state", "State"], ["changes", "Changes"], ["files", "Files"], ["compare", "Compare"],
 ];
 
 // The tabs of a checkpoint: without those that would be empty.
 export const views = (app) => VIEWS.filter(([id]) => (id !== "files" || app.row?.files)
-  && (id !== "conversation" || app.talks) && (id !== "compare" || app.place.with));
+  && (id !== "run" || app.rows.kind === "run") && (id !== "conversation" || app.talks) && (id !== "compare" || app.place.with));
 
 export function drawHeading(app) {
   const { rows } = app;
