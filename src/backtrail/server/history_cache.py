@@ -9,6 +9,7 @@ other are saves that follow each other.
 from __future__ import annotations
 
 import itertools
+import secrets
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
@@ -71,7 +72,7 @@ class History:
     """The history of a thread as it was at `info`. `layout` is another number whenever it was read anew: while it is
     the same, checkpoints were only added."""
 
-    _layouts = itertools.count(1)
+    _layouts = itertools.count(secrets.randbits(40))  # a page that is still open may know those of an earlier server
 
     def __init__(self, info: ThreadInfo, checkpoints: Iterable[Checkpoint]) -> None:
         self.info = info
