@@ -19,7 +19,7 @@ PIP    := -m pip install --quiet --disable-pip-version-check
 JOBS   ?= logical
 SPREAD := -n $(JOBS) --dist loadfile --no-loadscope-reorder
 
-.PHONY: help test test-fast test-nightly test-adapters test-adapters-newest test-suites test-agents browser shells pictures demo bench bench-quick bench-adapters bench-growth fuzz simulate several-processes run-kills lint format types layers check clean
+.PHONY: help test test-fast test-nightly test-adapters test-adapters-newest test-suites test-agents browser axe shells pictures demo bench bench-quick bench-adapters bench-growth fuzz simulate several-processes run-kills lint format types layers check clean
 .DELETE_ON_ERROR:
 
 help:
@@ -83,6 +83,14 @@ browser:
 			echo "no Chromium, and not root to install it: tests/ui will be left out"; \
 		fi; }
 
+# axe checks the accessibility tree of the inspector. It comes from npm, once; without npm its tests are left out.
+AXE := build/axe/axe.min.js
+axe:
+	@test -f $(AXE) || { command -v npm >/dev/null && mkdir -p build/axe \
+		&& (cd build/axe && timeout 60 npm pack --silent axe-core@4.14.0 >/dev/null 2>&1 \
+			&& tar xzf axe-core-4.14.0.tgz --strip-components 1 package/axe.min.js package/LICENSE); } \
+		|| echo "no axe: npm could not fetch it, tests/ui/test_accessibility.py will be left out"
+
 # Completion is tested in the shells that people use.
 shells:
 	@command -v zsh >/dev/null && command -v fish >/dev/null || { \
@@ -98,7 +106,7 @@ pictures: $(READY) browser
 	$(BIN)/python scripts/pictures.py
 
 # Whoever names tests in ARGS wants those, and not the adapters' first.
-test: $(READY) browser shells $(if $(ARGS),,test-adapters)
+test: $(READY) browser axe shells $(if $(ARGS),,test-adapters)
 	$(BIN)/python -m pytest $(SPREAD) $(ARGS)
 
 # Whatever is tried in samples by `make test` is tried completely.

@@ -17,7 +17,7 @@ from backtrail.agents.sessions import AgentSession, Turn, sessions
 from backtrail.errors import InvalidInput, NoCheckpoint, NotFound
 from backtrail.render.agent_turns import AgentTurn
 from backtrail.render.jsonable import short_text
-from backtrail.render.message_search import find_text
+from backtrail.render.text_search import Wanted, matching_messages
 from backtrail.render.turn_details import missing_files, read_details, tool_counts, turn_files
 from backtrail.render.visible_text import one_line, safe
 
@@ -117,9 +117,9 @@ def find(store: Store, session: AgentSession | None, text: str, *, everywhere: b
 
 def _found(store: Store, session: AgentSession | None, text: str, everywhere: bool) -> Iterator[str]:
     for searched in islice(sessions(store), _SEARCHED) if everywhere or session is None else (session,):
-        for one in find_text(searched.thread, text):
+        for one in matching_messages(searched.thread, searched.head, Wanted(text)):
             where = f"{searched.thread_id} message {one.number}, after the prompt {short_text(one.prompt, 60)!r}"
-            yield one_line(f"{where}, {one.role}: {one.excerpt}")
+            yield one_line(f"{where}, {one.role}: {one.before}{one.match}{one.after}")
 
 
 # -- marking -----------------------------------------------------------------------------------------------------------

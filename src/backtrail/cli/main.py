@@ -30,6 +30,7 @@ COMMANDS: dict[str, CommandEntry] = {
     "pending": CommandEntry(LOOK, "List questions that wait for an answer."),
     "log": CommandEntry(LOOK, "Draw a thread's history as a graph."),
     "show": CommandEntry(LOOK, "Show a state: messages as a conversation, the rest as a tree."),
+    "tail": CommandEntry(LOOK, "Print the last messages of a thread, and follow it."),
     "diff": CommandEntry(LOOK, "Show what changed between two checkpoints."),
     "find": CommandEntry(LOOK, "Find checkpoints by label, tag, custom field or text."),
     "ui": CommandEntry(LOOK, "Open the web inspector."),

@@ -19,6 +19,7 @@ import msgspec
 from backtrail import Hole, Outline, Unregistered, message_shapes, transcript_lines
 from backtrail.model import MAX_NUMBER, text_of
 from backtrail.render.jsonable import to_json
+from backtrail.render.message_images import Image, image_of
 
 _ROLES = {
     "human": "user",
@@ -62,6 +63,7 @@ class ParsedMessage(msgspec.Struct, frozen=True):
     calls: tuple[ToolCall, ...] = ()
     results: tuple[ToolResult, ...] = ()
     extra: tuple[str, ...] = ()
+    images: tuple[Image, ...] = ()
     bookkeeping: bool = False  #: a line of a coding agent's transcript that is no message
 
 
@@ -73,6 +75,11 @@ def conversation_key(outline: Outline) -> str | None:
         if key in names:
             return key
     return None
+
+
+def is_message(value: Any) -> bool:
+    """True if a value can be a message: a number, such as one of a saved embedding, cannot."""
+    return isinstance(value, dict | str | Unregistered | Hole)
 
 
 def first_number(outline: Outline) -> int:
@@ -205,6 +212,7 @@ class _Draft:
         self.calls: list[ToolCall] = []
         self.results: list[ToolResult] = []
         self.extra: list[str] = []
+        self.images: list[Image] = []
 
     def call(self, call: Any) -> None:
         if not isinstance(call, dict):
@@ -217,7 +225,16 @@ class _Draft:
     def result(self, block: dict[Any, Any], content: Any, *, failed: bool = False) -> None:
         id = _first(block, "tool_use_id", "tool_call_id", "toolCallId", "id")
         name = _first(block, "name", "tool_name", "toolName")
-        self.results.append(ToolResult(_str(id), _str(name), _flat(content), failed or bool(block.get("is_error"))))
+        text = _flat(self._without_images(content))
+        self.results.append(ToolResult(_str(id), _str(name), text, failed or bool(block.get("is_error"))))
+
+    def _without_images(self, content: Any) -> Any:
+        """The content of a result without its images, which are the message's."""
+        if not isinstance(content, list):
+            return content
+        found = [(block, image_of(block)) for block in content]
+        self.images += [image for _, image in found if image is not None]
+        return [block for block, image in found if image is None]
 
     def done(self) -> ParsedMessage:
         return ParsedMessage(
@@ -227,6 +244,7 @@ class _Draft:
             tuple(self.calls),
             tuple(self.results),
             tuple(self.extra),
+            tuple(self.images),
         )
 
 
@@ -258,6 +276,8 @@ def _add_block(draft: _Draft, block: Any) -> None:
         draft.result(block, output["value"] if wrapped else output)
     elif kind == "tool" and isinstance(state := block.get("state"), dict):
         _add_opencode_tool(draft, block, state)
+    elif (image := image_of(block)) is not None:
+        draft.images.append(image)
     elif kind == "thinking" or (kind == "reasoning" and isinstance(block.get("text"), str)):
         draft.thinking.append(_text(_first(block, "thinking", "content", "text")))
     elif isinstance(call := _first(block, "function_call", "functionCall"), dict):

@@ -1,4 +1,4 @@
-"""The turns of coding agents' sessions for the inspector, and file changes as it shows them.
+"""The turns of coding agents' sessions for the inspector.
 
 A turn that has ended and is followed by another does not change any more, so it is read once.
 """
@@ -6,7 +6,6 @@ A turn that has ended and is followed by another does not change any more, so it
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from backtrail import NotFound, Store, Thread, transcript_lines
@@ -15,10 +14,11 @@ from backtrail.render.jsonable import short_text, truncate
 from backtrail.render.session_turns import Turn, turns_in
 from backtrail.render.turn_details import TurnJson, missing_files, read_details, tools_json, turn_files, turn_json
 from backtrail.server import requests, responses
+from backtrail.server.file_changes import file_changes_json
 from backtrail.server.history_cache import HistoryCache
 
 if TYPE_CHECKING:
-    from backtrail.workspace import Change
+    pass
 
 _CACHED = 2_000  # turns
 _SHOWN_TEXT = 20_000  # characters of a text that are sent, unless `whole` was requested
@@ -60,7 +60,7 @@ class TurnReader:
             "reply": truncate(read.reply, limit),
             "tools": [truncate(tool, limit) for tool in tools_json(read)[:_SHOWN_TOOLS]],
             "tools_total": len(read.tools),
-            "files": None if files is None else file_changes(files[:_SHOWN_FILES]),
+            "files": None if files is None else file_changes_json(files[:_SHOWN_FILES]),
             "files_total": len(files or ()),
             "files_missing": missing_files(turn),
         }
@@ -85,16 +85,3 @@ class TurnReader:
                 with self._lock:
                     self._read.put(key, found)
         return found
-
-
-def file_changes(changes: Sequence[Change]) -> list[responses.FileChangeJson]:
-    """Changed files, with the diffs of those that are text."""
-    return [
-        {
-            "path": c.path,
-            "kind": c.kind,
-            "unsaved": c.unsaved,
-            "text": truncate(c.text, _SHOWN_TEXT) if c.text else None,
-        }
-        for c in changes
-    ]

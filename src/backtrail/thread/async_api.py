@@ -309,13 +309,14 @@ class AsyncThread(Generic[S]):
 
         return await self._runner(rewind_files(self._core, at, dry_run, keep_untracked, work=self._runner.work))
 
-    async def undo(self) -> Checkpoint:
-        """Take back the last move of the head: a rewind, or a save."""
-        return await self._runner(self._core.undo())
+    async def undo(self, dry_run: bool = False) -> Checkpoint:
+        """Take back the last move of the head: a rewind, or a save. `dry_run`: only return where the head would go."""
+        return await self._runner(self._core.undo(dry_run))
 
-    async def redo(self) -> Checkpoint:
-        """Do again what the last `undo` took back; as often as there were undos, until a new save or rewind."""
-        return await self._runner(self._core.redo())
+    async def redo(self, dry_run: bool = False) -> Checkpoint:
+        """Do again what the last `undo` took back; as often as there were undos, until a new save or rewind. `dry_run`:
+        only return where the head would go."""
+        return await self._runner(self._core.redo(dry_run))
 
     # -- annotating, keeping, deleting --------------------------------------------------------------------------------
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from backtrail.async_runner import AsyncRunner, AwaitableList
 from backtrail.model import At, Progress
-from backtrail.workspace.model import Changes, FileDiff, JointSave, Restore, Snapshot, Status
+from backtrail.workspace.model import Changes, FileDiff, FileEntry, JointSave, Restore, Snapshot, Status
 from backtrail.workspace.workspace_core import WorkspaceCore
 
 
@@ -59,6 +59,14 @@ class AsyncWorkspace:
     async def diff(self, a: At | Snapshot, b: At | Snapshot | None = None, text: bool = True) -> FileDiff:
         """Compare snapshot `a` with snapshot `b`, or with the directory now; `text` adds unified diffs."""
         return await self._runner(self._core.diff(a, b, text))
+
+    async def entries(self, snapshot: At | Snapshot, path: str = "") -> tuple[FileEntry, ...]:
+        """List a folder of a snapshot, folders first; nothing is restored."""
+        return await self._runner(self._core.entries(snapshot, path))
+
+    async def read(self, snapshot: At | Snapshot, path: str) -> bytes:
+        """Read a file of a snapshot; nothing is restored."""
+        return await self._runner(self._core.read(snapshot, path))
 
     async def restore(
         self,

@@ -62,6 +62,15 @@ class Snapshot(msgspec.Struct, frozen=True):
         return not self.flagged
 
 
+class FileEntry(msgspec.Struct, frozen=True):
+    """An entry of a folder in a snapshot."""
+
+    name: str
+    kind: Literal["file", "folder", "link"]
+    size: int  #: bytes of a file
+    mode: int  #: permission bits
+
+
 class Change(msgspec.Struct, frozen=True):
     """One path that differs. `unsaved`: only the safety snapshot of this restore holds the present content."""
 

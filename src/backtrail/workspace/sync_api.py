@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from backtrail.engines.coroutines import finish
 from backtrail.model import At, Progress
-from backtrail.workspace.model import Changes, FileDiff, JointSave, Restore, Snapshot, Status
+from backtrail.workspace.model import Changes, FileDiff, FileEntry, JointSave, Restore, Snapshot, Status
 from backtrail.workspace.workspace_core import WorkspaceCore
 
 
@@ -47,6 +47,14 @@ class Workspace:
     def diff(self, a: At | Snapshot, b: At | Snapshot | None = None, text: bool = True) -> FileDiff:
         """Compare snapshot `a` with snapshot `b`, or with the directory now; `text` adds unified diffs."""
         return finish(self._core.diff(a, b, text))
+
+    def entries(self, snapshot: At | Snapshot, path: str = "") -> tuple[FileEntry, ...]:
+        """List a folder of a snapshot, folders first; nothing is restored."""
+        return finish(self._core.entries(snapshot, path))
+
+    def read(self, snapshot: At | Snapshot, path: str) -> bytes:
+        """Read a file of a snapshot; nothing is restored."""
+        return finish(self._core.read(snapshot, path))
 
     def restore(
         self,

@@ -21,13 +21,14 @@ from backtrail.errors import Conflict, FilesError, InvalidInput, NoCheckpoint, N
 from backtrail.history.context import Context
 from backtrail.history.thread_core import ThreadCore
 from backtrail.model import Checkpoint
+from backtrail.workspace import browsing
 from backtrail.workspace import diff as file_diff
 from backtrail.workspace.descent import Descent
 from backtrail.workspace.exclusions import ScanRoot
 from backtrail.workspace.joint_rewind import HeadMove, SaveMove, move_from
 from backtrail.workspace.journal import Journal, Record
 from backtrail.workspace.lock import acquire
-from backtrail.workspace.model import Changes, FileDiff, JointSave, Limits, Restore, Snapshot, Status
+from backtrail.workspace.model import Changes, FileDiff, FileEntry, JointSave, Limits, Restore, Snapshot, Status
 from backtrail.workspace.paths import to_text
 from backtrail.workspace.registry import Registry, state_directory
 from backtrail.workspace.restore import Restorer
@@ -195,6 +196,16 @@ class WorkspaceCore:
             scan = await scanner.scan(await self._journal.tip())
             ops = await compare(old.tree, scan.tree, restorer.tree_reader(scan))
             return await self._diff(ops, text, scan_root.path)
+
+    async def entries(self, snapshot: Any, path: str = "") -> tuple[FileEntry, ...]:
+        """The entries of a folder of a snapshot."""
+        self._context.check_open()
+        return await browsing.list_folder(self._journal, snapshot, path)
+
+    async def read(self, snapshot: Any, path: str) -> bytes:
+        """The content of a file of a snapshot."""
+        self._context.check_open()
+        return await browsing.read_file(self._journal, snapshot, path)
 
     async def _diff(self, ops: list[Op], text: bool, root: bytes | None = None) -> FileDiff:
         """The ops as a diff. With `root`, new contents are read from that directory instead of the store."""
