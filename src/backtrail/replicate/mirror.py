@@ -144,15 +144,19 @@ class Mirror(DelegatingEngine, WritesInGenerations, Mirrored):
         raise AssertionError("the loop above returns or raises")
 
     def _note_read(self, threads: Iterable[str], standing: Standing) -> None:
-        with self._reading:
-            for thread in threads:
-                self._read_in.put(thread, standing.generation)
+        for thread in threads:
+            if self._read_in.peek(thread) != standing.generation:
+                with self._reading:
+                    self._read_in.put(thread, standing.generation)
 
     def _was_read_before(self, commit: Commit, generation: int) -> bool:
         """True if the heads that a commit moves were read in an earlier generation. What else it builds on may have
         been read in this one, on a side that was not equal yet."""
-        read = (self._read_in.peek(swap.thread) for swap in commit.swaps if swap.expect is not None)
-        return any(one is not None and one < generation for one in read)
+        for swap in commit.swaps:
+            read = None if swap.expect is None else self._read_in.peek(swap.thread)
+            if read is not None and read < generation:
+                return True
+        return False
 
     async def _leave(self, name: Name, error: Unavailable, *, final: bool = False) -> None:
         """Make the other side active, because this one did not answer; `Unavailable` if that is not possible."""
