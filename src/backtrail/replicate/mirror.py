@@ -25,6 +25,7 @@ from backtrail.replicate import concurrency, role_record
 from backtrail.replicate.delegating_engine import DelegatingEngine
 from backtrail.replicate.deleted_threads import write_tombstone
 from backtrail.replicate.failover import Failover, Standing, opposite
+from backtrail.replicate.merge import drop_of_all
 from backtrail.replicate.merge_rules import Codec
 from backtrail.replicate.replicator import Replicator
 from backtrail.replicate.role_record import Name
@@ -261,11 +262,13 @@ class Mirror(DelegatingEngine, WritesInGenerations, Mirrored):
         if {(head.thread, head.key) for head in heads} != {*drop.expect} or standing is not self.failover.standing:
             raise _look_again(drop.lineage)  # the sweep was planned on the other side, before that became the follower
         try:
+            # Without a thread everything is garbage; and of that, the follower may have more.
+            there = drop if drop.expect else await drop_of_all(follower, drop.lineage)
             try:
-                await follower.drop(drop)
+                await follower.drop(there)
             except Refused:
                 await self.replicator.catch_up(drop.lineage)
-                await follower.drop(drop)
+                await follower.drop(there)
         except Unavailable as error:
             self.failover.note_unreachable(standing.follower, error)
             raise Deferred(drop.lineage) from error
