@@ -13,6 +13,7 @@ from backtrail.engines.conflicts import Deferred, Refused
 from backtrail.engines.coroutines import finish
 from backtrail.engines.memory import MemoryEngine
 from fix_flaky import Flaky
+from fix_generations import Sides
 from fix_pairs import Pair
 
 LONG = "text that is long enough to be a blob " * 100
@@ -293,4 +294,20 @@ def test_a_sweep_that_was_planned_on_the_other_side_frees_nothing() -> None:
         finish(mirror.drop(planned))
     row = finish(primary.engine.row("t", head.branch, 1))
     assert row is not None and row.root and row.mark is not None
+    one.close()
+
+
+def test_a_lineage_without_threads_is_freed_on_both_sides_whatever_garbage_each_has() -> None:
+    primary, replica = Flaky(MemoryEngine()), Flaky(MemoryEngine())
+    one = backtrail.open(primary, replica=replica, **NEVER)
+    one.thread("t").append("messages", [1])
+    alone = Sides()
+    alone.thread(replica.engine, 2).append("messages", ["only the replica has this branch"])
+    alone.delete(replica.engine, 2)
+    alone.delete(primary.engine, 1)
+    [branch] = finish(primary.engine.branches("t"))
+    finish(one._core.context.engine.drop(Drop("t", (), branches=[branch.id])))
+    for side in (primary, replica):
+        assert finish(side.engine.branches("t")) == []
+        assert not backtrail.open(side.engine).verify().problems
     one.close()

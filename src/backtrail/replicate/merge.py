@@ -89,10 +89,16 @@ async def _has_leftovers(target: Engine, source: Engine, lineage: str) -> bool:
 
 async def clear(side: Engine, lineage: str) -> None:
     """Delete everything of a lineage in which no thread is left."""
-    branches = [branch.id for branch in await side.branches(lineage)]
-    blobs = [id for id, _ in await side.blob_ids(lineage)] if branches else []
-    if branches:
+    drop = await drop_of_all(side, lineage)
+    if drop.branches:
         try:
-            await side.drop(Drop(lineage, (), branches=branches, blobs=blobs))
+            await side.drop(drop)
         except Refused:
             return  # a thread appeared: left to the next merge
+
+
+async def drop_of_all(side: Engine, lineage: str) -> Drop:
+    """Everything that a side has of a lineage in which no thread is left."""
+    branches = [branch.id for branch in await side.branches(lineage)]
+    blobs = [id for id, _ in await side.blob_ids(lineage)] if branches else []
+    return Drop(lineage, (), branches=branches, blobs=blobs)

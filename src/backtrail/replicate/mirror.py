@@ -25,6 +25,7 @@ from backtrail.replicate import concurrency, role_record
 from backtrail.replicate.delegating_engine import DelegatingEngine
 from backtrail.replicate.deleted_threads import write_tombstone
 from backtrail.replicate.failover import Failover, Standing, opposite
+from backtrail.replicate.merge import drop_of_all
 from backtrail.replicate.merge_rules import Codec
 from backtrail.replicate.replicator import Replicator
 from backtrail.replicate.role_record import Name
@@ -144,15 +145,19 @@ class Mirror(DelegatingEngine, WritesInGenerations, Mirrored):
         raise AssertionError("the loop above returns or raises")
 
     def _note_read(self, threads: Iterable[str], standing: Standing) -> None:
-        with self._reading:
-            for thread in threads:
-                self._read_in.put(thread, standing.generation)
+        for thread in threads:
+            if self._read_in.peek(thread) != standing.generation:
+                with self._reading:
+                    self._read_in.put(thread, standing.generation)
 
     def _was_read_before(self, commit: Commit, generation: int) -> bool:
         """True if the heads that a commit moves were read in an earlier generation. What else it builds on may have
         been read in this one, on a side that was not equal yet."""
-        read = (self._read_in.peek(swap.thread) for swap in commit.swaps if swap.expect is not None)
-        return any(one is not None and one < generation for one in read)
+        for swap in commit.swaps:
+            read = None if swap.expect is None else self._read_in.peek(swap.thread)
+            if read is not None and read < generation:
+                return True
+        return False
 
     async def _leave(self, name: Name, error: Unavailable, *, final: bool = False) -> None:
         """Make the other side active, because this one did not answer; `Unavailable` if that is not possible."""
@@ -257,11 +262,13 @@ class Mirror(DelegatingEngine, WritesInGenerations, Mirrored):
         if {(head.thread, head.key) for head in heads} != {*drop.expect} or standing is not self.failover.standing:
             raise _look_again(drop.lineage)  # the sweep was planned on the other side, before that became the follower
         try:
+            # Without a thread everything is garbage; and of that, the follower may have more.
+            there = drop if drop.expect else await drop_of_all(follower, drop.lineage)
             try:
-                await follower.drop(drop)
+                await follower.drop(there)
             except Refused:
                 await self.replicator.catch_up(drop.lineage)
-                await follower.drop(drop)
+                await follower.drop(there)
         except Unavailable as error:
             self.failover.note_unreachable(standing.follower, error)
             raise Deferred(drop.lineage) from error
