@@ -269,7 +269,7 @@ class RunCore(RunLease):
         for item in tail:
             self.recording.add(read_record(item))
         self.asked = self._read_asked(picked.get(ASKED, {}))
-        self.status, self._resumed = "ready", True
+        self.status, self._resumed = "waiting" if self.asked else "ready", True
         self.thread.base_id = root.checkpoint
         return True
 
@@ -471,7 +471,8 @@ class RunCore(RunLease):
 
     async def suspend(self) -> None:
         """Leave the run as one that waits, on the way out of its block; one that was stopped is ready to go on."""
-        if self.saved and (self.status not in ("waiting", "sleeping") or not self._resumed):
+        waits = self.status in ("waiting", "sleeping") and self._resumed and self.due == self._waiting(self.asked).due
+        if self.saved and not waits:
             await self.wait_for()
 
     def suspended(self) -> Suspended:
