@@ -57,7 +57,7 @@ def sessions(store: backtrail.Store, turn: Turn, turns: list[Turn], message: Map
     session.extend(turn)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
     session.append("hello")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
     session.truncate(before=3)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
-    store.session("s", errors="ignore")  # type: ignore[call-overload]  # pyright: ignore[reportArgumentType]
+    store.session("s", errors="ignore")  # type: ignore[call-overload]  # pyright: ignore[reportCallIssue, reportArgumentType]
 
 
 def sessions_that_log(store: backtrail.Store) -> None:

@@ -25,8 +25,8 @@ from backtrail.run.lease import TTL
 from backtrail.run.model import Done, Key, Outcome, Retry, StepInfo
 from backtrail.run.run_core import RunCore, is_suspension
 from backtrail.run.steps import OnChange, StepOptions
-from backtrail.run.times import check_moment
 from backtrail.run.sync_api import Attributes, Raised
+from backtrail.run.times import check_moment
 from backtrail.thread.async_api import AsyncThread
 from backtrail.thread.views import AsyncThreadView
 from backtrail.typing import Files
