@@ -175,7 +175,7 @@ def test_the_values_and_errors_have_their_names() -> None:
     assert set(fields.split()) == set(backtrail.Checkpoint.__struct_fields__)
     listed = "id kind head step count created_at updated_at size version damage"
     assert set(listed.split()) == set(backtrail.ThreadInfo.__struct_fields__)
-    policy = "keep_last max_age ttl keep_labelled keep_tags undo_window"
+    policy = "keep_last max_age ttl keep_labelled keep_tags undo_window finished_runs"
     assert set(policy.split()) == set(backtrail.Retention.__struct_fields__)
     under = {
         "NotFound": "ThreadNotFound CheckpointNotFound NoCheckpoint",

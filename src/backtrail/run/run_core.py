@@ -381,7 +381,7 @@ class RunCore(RunLease):
     def check_not_stopped(self) -> None:
         """Leave the block before the next step if the worker is to end."""
         if self.stopping():
-            raise Suspended(self.id, reason="was stopped with its worker")
+            raise Suspended(self.id, why="was stopped with its worker")
 
     def claim(self, kind: str, name: str, key: Key | None, args: bytes, *, rerun: bool = False) -> Identity:
         """The identity of the step that a call means; see `Recording.claim`."""
