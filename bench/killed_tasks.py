@@ -5,8 +5,8 @@
 A graph of 24 tasks, one after another, kills its process with SIGKILL when a task has returned its result to it, and
 the next process, forked from one that has only imported the modules, resumes the graph. LangGraph saves the result of a
 task in the background, so a saver has until then, and how far it gets depends on what else the machine does: rounds
-alternate between LangGraph's own `SqliteSaver` and backtrail, both with synchronous = FULL, and the load is shown. In the
-third kind, each task's work is a step of a durable run around the graph.
+alternate between LangGraph's own `SqliteSaver` and backtrail, both with synchronous = FULL, and the load is shown. In
+the third kind, each task's work is a step of a durable run around the graph.
 """
 
 from __future__ import annotations
