@@ -5,12 +5,14 @@
 A graph of 24 tasks, one after another, kills its process with SIGKILL when a task has returned its result to it, and
 the next process, forked from one that has only imported the modules, resumes the graph. LangGraph saves the result of a
 task in the background, so a saver has until then, and how far it gets depends on what else the machine does: rounds
-alternate between LangGraph's own `SqliteSaver` and backtrail, both with synchronous = FULL, and the load is shown.
+alternate between LangGraph's own `SqliteSaver` and backtrail, both with synchronous = FULL, and the load is shown. In
+the third kind, each task's work is a step of a durable run around the graph.
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import os
 import signal
 import sqlite3
@@ -30,12 +32,13 @@ import backtrail
 from backtrail.adapters.langgraph import BacktrailSaver
 
 TASKS = 24
-KINDS = ("SqliteSaver", "backtrail")
+STEPS = "backtrail, run.step"
+KINDS = ("SqliteSaver", "backtrail", STEPS)
 
 
-def make_saver(kind: str, path: Path) -> Any:
-    if kind == "backtrail":
-        return BacktrailSaver(backtrail.open(path))
+def make_saver(kind: str, path: Path, store: backtrail.Store) -> Any:
+    if kind != "SqliteSaver":
+        return BacktrailSaver(store)
     return SqliteSaver(sqlite3.connect(path, check_same_thread=False))
 
 
@@ -44,13 +47,19 @@ def live(kind: str, path: Path, log: Path) -> None:
     begun = log.exists()
     done = set(log.read_text().split()) if begun else set()
 
-    @task
-    def work(n: int) -> int:
+    def effect(n: int) -> int:
         with log.open("a") as file:
             file.write(f"{n}\n")
         return n
 
-    @entrypoint(checkpointer=make_saver(kind, path))
+    store = backtrail.open(path if kind != "SqliteSaver" else "memory:")
+    run = store.run("r")
+
+    @task
+    def work(n: int) -> int:
+        return run.step("work", effect, n, key=n) if kind == STEPS else effect(n)
+
+    @entrypoint(checkpointer=make_saver(kind, path, store))
     def flow(n: int) -> int:
         for i in range(n):
             work(i).result()
@@ -59,6 +68,12 @@ def live(kind: str, path: Path, log: Path) -> None:
         return n
 
     config: Any = {"configurable": {"thread_id": "t"}}
+    with run if kind == STEPS else contextlib.nullcontext():
+        invoke(flow, begun, config)
+
+
+def invoke(flow: Any, begun: bool, config: Any) -> None:
+    """Begin the graph, or go on with it."""
     try:
         flow.invoke(None if begun else TASKS, config)
     except EmptyInputError:  # the first checkpoint was lost, too

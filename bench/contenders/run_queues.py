@@ -39,7 +39,7 @@ def work(url: str, path: str) -> None:
         store.work({"note": lambda run, number: run.step("note", note, path, number)}, workers=THREADS)
 
 
-def _dbos(url: str, path: str) -> tuple[Any, Any, Any]:
+def work_dbos(url: str) -> None:
     from dbos import DBOS, Queue
 
     config: Any = {
@@ -51,14 +51,17 @@ def _dbos(url: str, path: str) -> tuple[Any, Any, Any]:
         "executor_id": str(os.getpid()),
     }
     DBOS(config=config)
-    queue = Queue("notes", worker_concurrency=THREADS)
+    Queue("notes", worker_concurrency=THREADS)
     one = DBOS.step(name="note")(note)
 
     @DBOS.workflow(name="flow")
     def flow(path: str, number: int) -> int:
         return int(one(path, number))
 
-    return DBOS, queue, flow
+    print("ready", flush=True)
+    sys.stdin.readline()
+    DBOS.launch()
+    threading.Event().wait()
 
 
 def submit_dbos(url: str, path: str, count: int) -> None:
@@ -71,14 +74,6 @@ def submit_dbos(url: str, path: str, count: int) -> None:
     client.destroy()
 
 
-def work_dbos(url: str, path: str) -> None:
-    DBOS, _, _ = _dbos(url, path)
-    print("ready", flush=True)
-    sys.stdin.readline()
-    DBOS.launch()
-    threading.Event().wait()
-
-
 if __name__ == "__main__":
     what, url, path = sys.argv[1:4]
     if what == "submit":
@@ -88,4 +83,4 @@ if __name__ == "__main__":
     elif what == "submit-dbos":
         submit_dbos(url, path, int(sys.argv[4]))
     else:
-        work_dbos(url, path)
+        work_dbos(url)

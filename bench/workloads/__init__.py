@@ -28,14 +28,15 @@ _MODULES = {
     "keeping": "codecs_prune_copy",
     "mirror": "mirror_cost",
     "runs": "durable_runs",
+    "pending": "pending_questions",
     "files": "workspace_vs_git",
     "hook": "agent_hook",
     "scale": "ten_times_larger",
 }
 NAMES = tuple(_MODULES)
 FULL = tuple(name for name in NAMES if name != "scale")  #: those of a full run; `scale` only on request
-#: Those of a quick run. Files and runs take long even at a quarter of their number.
-QUICK = tuple(name for name in FULL if name not in ("files", "runs"))
+#: Those of a quick run. Files, and many runs, take long even at a quarter of their number.
+QUICK = tuple(name for name in FULL if name not in ("files", "pending"))
 
 
 def load(name: str) -> Callable[[RunContext], Outcome]:

@@ -1,6 +1,6 @@
-"""Durable runs: what a step costs beside an append, DBOS and LangGraph's `@task`; resuming; what waits; workers.
+"""Durable runs: what a step costs beside an append, DBOS and LangGraph's `@task`; resuming; workers.
 
-Steps are of 1 KB and on disk when they return. Each contender has a process of its own, and they take turns of 20 steps.
+Steps are of 1 KB and on disk when they return. Each contender has a process of its own; they take turns of 20 steps.
 """
 
 from __future__ import annotations
@@ -13,7 +13,6 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from time import perf_counter
 from typing import Any
@@ -21,15 +20,14 @@ from typing import Any
 import psycopg
 
 import backtrail
-from backtrail.testing.servers import PostgresServer, RedisServer, private_directory
+from backtrail.testing.servers import PostgresServer, private_directory
 from bench.contenders.durable_steps import NAMES
 from bench.measure import CHUNK, Outcome, Target, median_seconds
 from bench.run_context import RunContext
 
 STEPS, PEER_STEPS = 10_000, 600
-RUNS, PENDING = 100_000, 1_000
 QUEUED, WORKERS = 2_000, 4
-MAX_TO_APPEND, MAX_GROWTH, MIN_TO_DBOS, MAX_RESUME, MAX_PENDING_MS = 1.3, 1.3, 5.0, 1.5, 20.0
+MAX_TO_APPEND, MAX_GROWTH, MIN_TO_DBOS, MAX_RESUME = 1.3, 1.3, 5.0, 1.5
 
 
 def run(context: RunContext) -> Outcome:
@@ -38,18 +36,14 @@ def run(context: RunContext) -> Outcome:
     raw: dict[str, Any] = {}
     with private_directory() as directory:
         postgres = PostgresServer(directory / "postgres", "-c", "max_connections=200")
-        redis = RedisServer(directory / "redis", "--appendonly", "yes")
-        for server in (postgres, redis):
-            server.start()
+        postgres.start()
         try:
             _steps(context, postgres, rows, targets, raw)
             _resume(context, rows, targets, raw)
-            _pending(context, postgres, redis, rows, targets, raw)
             _workers(context, postgres, rows, targets, raw)
         finally:
-            for server in (postgres, redis):
-                server.kill()
-    note = f"steps of 1 KB at full durability; {context.scaled(RUNS):,} runs, {context.scaled(PENDING):,} questions"
+            postgres.kill()
+    note = "steps of 1 KB at full durability"
     return Outcome("Durable runs", ["what", "contender", "value", "unit"], rows, targets, raw, note)
 
 
@@ -176,9 +170,8 @@ def _resume(context: RunContext, rows: list[list[str]], targets: list[Target], r
                 store.thread("r").load()
 
         def resume() -> None:
-            with backtrail.open(path) as store:
-                with contextlib.suppress(KeyboardInterrupt), store.run("r"):
-                    raise KeyboardInterrupt
+            with backtrail.open(path) as store, contextlib.suppress(KeyboardInterrupt), store.run("r"):
+                raise KeyboardInterrupt
 
         taken = {"load": list[float](), "resume": list[float]()}
         for _ in range(3 * context.rounds):
@@ -195,58 +188,6 @@ def _resume(context: RunContext, rows: list[list[str]], targets: list[Target], r
 
 def _kilobyte(number: int) -> str:
     return f"{number:06d} " * 146
-
-
-# -- what waits --------------------------------------------------------------------------------------------------------
-
-
-def _pending(
-    context: RunContext,
-    postgres: PostgresServer,
-    redis: RedisServer,
-    rows: list[list[str]],
-    targets: list[Target],
-    raw: dict[str, Any],
-) -> None:
-    runs, waiting = context.scaled(RUNS), context.scaled(PENDING)
-    with context.scratch() as scratch:
-        urls = {
-            "SQLite": f"sqlite:{scratch.new_directory() / 'store'}?durability=normal",
-            "JSONL": f"jsonl:{scratch.new_directory() / 'store'}?durability=normal",
-            "PostgreSQL": f"{postgres.url}?schema=pending",
-            "Redis": f"{redis.url}?prefix=pending",
-        }
-        raw["pending"] = {}
-        for name, url in urls.items():
-            with backtrail.open(url) as store:
-                with context.progress(f"runs on {name}", runs) as bar, ThreadPoolExecutor(8) as threads:
-                    every = runs // waiting
-                    for first in range(0, runs, 1000):
-                        list(threads.map(lambda n: _begin(store, n, n % every == 0), range(first, first + 1000)))  # noqa: B023
-                        bar.advance_to(first + 1000)
-                assert len(store.pending()) == waiting
-                seconds = median_seconds(store.pending, 3 + 2 * context.rounds)
-            rows.append(
-                [f"{waiting:,} questions of {runs:,} runs listed", f"backtrail, {name}", f"{seconds * 1e3:.1f}", "ms"]
-            )
-            targets.append(
-                Target(
-                    "runs",
-                    f"{waiting:,} of {runs:,} runs wait: pending(), {name}",
-                    seconds * 1e3,
-                    MAX_PENDING_MS,
-                    unit="ms",
-                )
-            )
-            raw["pending"][name] = seconds * 1e3
-
-
-def _begin(store: backtrail.Store, number: int, asks: bool) -> None:
-    if not asks:
-        store.submit("t", number, id=f"run-{number:06d}")
-        return
-    with contextlib.suppress(backtrail.Suspended), store.run(f"run-{number:06d}", task="t") as run:
-        run.ask("pay?", "Pay this bill?", schema=bool, about={"tool": "pay", "amount": number})
 
 
 # -- workers -----------------------------------------------------------------------------------------------------------

@@ -244,9 +244,10 @@ async def run_with_approvals(
         async with store.run("refund-12") as run:
             result = await run_with_approvals(run, agent, "Refund order 12")
 
-    `store.pending()` lists them, each bound to the call that is shown; `store.answer()` takes True or False. `Suspended`
-    leaves the block until all are answered. The SDK's `RunState` is saved in the run, so another process goes on from
-    there, with the same calls. `name` tells several agents in one run apart; the options are those of `Runner.run`.
+    `store.pending()` lists them, each bound to the call that is shown; `store.answer()` takes True or False.
+    `Suspended` leaves the block until all are answered. The SDK's `RunState` is saved in the run, so another process
+    goes on from there, with the same calls. `name` tells several agents in one run apart; the options are those of
+    `Runner.run`.
     """
     field = f"openai-agents {name}"
     saved = run.custom.get(field)

@@ -1,7 +1,7 @@
 """A framework's call as a step of the current run: the one whose block this code is in.
 
-A framework's async code may be inside of a sync run, and its sync code, in a thread, inside of an async one: the step is
-done where the run lives, and the function where it was called.
+A framework's async code may be inside of a sync run, and its sync code, in a thread, inside of an async one: the step
+is done where the run lives, and the function where it was called.
 """
 
 from __future__ import annotations
