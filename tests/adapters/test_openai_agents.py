@@ -8,10 +8,10 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from agents import Agent, RunConfig, Runner, function_tool
 from agents.memory import Session, SessionSettings
 from agents.testing import ScriptedModel, assistant_message, function_call
 
-from agents import Agent, RunConfig, Runner, function_tool
 from backtrail.adapters.openai_agents import BacktrailSession
 from backtrail.errors import Conflict, InvalidInput
 

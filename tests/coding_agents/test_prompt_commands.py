@@ -121,7 +121,8 @@ def test_an_answer_has_the_form_that_the_agent_takes(name: Agent, tmp_path: Path
     if name == "opencode":
         assert told == "first line\nsecond ␛[31mline"
         return
-    # Codex refuses fields that it does not know; the others take these two as well.
+    # Codex's published schema refuses fields that it does not know, another decision, and a reason of blanks; Claude
+    # Code takes the same two fields, and Gemini CLI has its own word for the decision.
     assert json.loads(told) == {
         "decision": "deny" if name == "gemini" else "block",
         "reason": "first line\nsecond ␛[31mline",

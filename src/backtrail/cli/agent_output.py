@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -10,10 +10,11 @@ from backtrail.cli.context import CommandContext, print_line
 from backtrail.cli.diff_output import file_change_lines, file_changes_json
 from backtrail.cli.formatting import age, one_line
 from backtrail.cli.output import print_lines
+from backtrail.cli.turn_output import log_details, log_json
 from backtrail.errors import NoCheckpoint
 
 if TYPE_CHECKING:
-    from backtrail.agents.sessions import AgentSession, Turn
+    from backtrail.agents.sessions import AgentSession
 
 
 def print_turns(context: CommandContext, session: AgentSession, limit: int) -> None:
@@ -22,7 +23,8 @@ def print_turns(context: CommandContext, session: AgentSession, limit: int) -> N
     shown = turns[-limit:][::-1]
     if context.json:
         data = {"session": session.thread_id, "directory": session.cwd, "more": len(turns) > limit}
-        context.print_json({**data, "turns": [_turn_json(turn) for turn in shown]})
+        places = range(len(turns) - 1, max(-1, len(turns) - 1 - limit), -1)
+        context.print_json({**data, "turns": [log_json(session, turns, place) for place in places]})
         return
     print_line(f"{session.thread_id} in {session.cwd}")
     for turn in shown:
@@ -30,6 +32,8 @@ def print_turns(context: CommandContext, session: AgentSession, limit: int) -> N
         when = "" if moment is None else age(moment.created_at)
         state = " (interrupted)" if turn.interrupted else "" if turn.after is not None else " (goes on)"
         click.echo(f"{turn.number:>4}  {when:>8}  {one_line(turn.prompt) or '(no prompt)'}{state}")
+        if details := log_details(session, turns, turns.index(turn)):
+            click.echo(f"{'':16}{details}")
     if not turns:
         print_line("no turn was captured yet")
     elif len(turns) > limit:
@@ -61,16 +65,3 @@ def _number(word: str) -> int:
     if not (word.isascii() and word.isdigit()):
         raise click.UsageError(f"{word!r} is not the number of a turn: `backtrail log` lists them.")
     return int(word)
-
-
-def _turn_json(turn: Turn) -> dict[str, Any]:
-    moment = turn.before or turn.after
-    return {
-        "turn": turn.number,
-        "id": turn.turn_id,
-        "prompt": turn.prompt,
-        "at": None if moment is None else moment.created_at.isoformat(),
-        "before": None if turn.before is None else turn.before.id,
-        "after": None if turn.after is None else turn.after.id,
-        "interrupted": turn.interrupted,
-    }

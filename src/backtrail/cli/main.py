@@ -40,8 +40,11 @@ COMMANDS: dict[str, CommandEntry] = {
     "tag": CommandEntry(CHANGE, "Add tags to a checkpoint, or remove them."),
     "rm": CommandEntry(CHANGE, "Delete threads, or one checkpoint."),
     "files": CommandEntry(CHANGE, "Snapshots of a directory: take, compare, restore."),
-    "agents": CommandEntry(CODING_AGENTS, "Capture Claude Code, Codex, Gemini CLI and opencode: install, status."),
+    "agents": CommandEntry(
+        CODING_AGENTS, "Capture Claude Code, Codex, Gemini CLI and opencode: install, status, import."
+    ),
     "hook": CommandEntry(CODING_AGENTS, "Handle one event of an agent; the agents run it."),
+    "mcp": CommandEntry(CODING_AGENTS, "Serve an agent's own session to it, over MCP; the agents start it."),
     "import": CommandEntry(MOVE, "Import sessions and runs of other programs."),
     "export": CommandEntry(MOVE, "Write a conversation or a state to a file."),
     "copy": CommandEntry(MOVE, "Copy everything into another store."),

@@ -11,11 +11,11 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from agents import Agent, RunConfig, Runner, RunState, SessionSettings, SQLiteSession, function_tool, handoff
 from agents.extensions.memory.encrypt_session import EncryptedSession
 from agents.memory import OpenAIResponsesCompactionSession
 from agents.testing import ScriptedModel, assistant_message, function_call
 
-from agents import Agent, RunConfig, Runner, RunState, SessionSettings, SQLiteSession, function_tool, handoff
 from backtrail.adapters.openai_agents import BacktrailSession
 from fix_differential import assert_same_results, outcome
 

@@ -12,13 +12,13 @@ import types
 from pathlib import Path
 from typing import Any
 
+import agents
 import agents.extensions.memory.encrypt_session  # before the SDK's class is replaced, for which it has a special case
 import agents.memory
 import agents.memory.sqlite_session
 import bound_stores
 from bound_stores import finish
 
-import agents
 from backtrail.adapters.openai_agents import BacktrailSession
 
 _stores: dict[str, Any] = {}  # by path, of the running test
