@@ -385,3 +385,14 @@ def test_a_link_in_an_agents_directory_is_not_followed(store: Any, home: Path, t
 
 def test_nothing_on_disk_is_nothing_imported(store: Any, home: Path) -> None:
     assert outcomes(import_sessions(store, AGENTS)) == {}
+
+
+@agents
+def test_a_session_is_exported_as_markdown_without_what_is_no_message(store: Any, home: Path, agent: Any) -> None:
+    put_session(agent, home)
+    import_sessions(store, AGENTS)
+    text = store.export(thread_of(store, agent).id, format="markdown")
+    for prompt in PROMPTS[agent]:
+        assert prompt in text
+    assert "*(nothing)*" not in text
+    assert len(store.export(thread_of(store, agent).id).splitlines()) == len(recorded_lines(agent)) + 1

@@ -29,7 +29,6 @@ _ROLES = {
     "developer": "system",
 }
 _RESULT_BLOCKS = ("tool_result", "tool-result")
-_OPENCODE_MARKS = ("step-start", "step-finish", "snapshot", "patch")  # parts that say nothing
 _CONVERSATION_KEYS = ("messages", "history", "conversation", "events", "items", "chat")
 
 
@@ -259,8 +258,6 @@ def _add_block(draft: _Draft, block: Any) -> None:
         draft.result(block, output["value"] if wrapped else output)
     elif kind == "tool" and isinstance(state := block.get("state"), dict):
         _add_opencode_tool(draft, block, state)
-    elif kind in _OPENCODE_MARKS:
-        return
     elif kind == "thinking" or (kind == "reasoning" and isinstance(block.get("text"), str)):
         draft.thinking.append(_text(_first(block, "thinking", "content", "text")))
     elif isinstance(call := _first(block, "function_call", "functionCall"), dict):
