@@ -45,8 +45,9 @@ class ModelServer:
         self._server = server
         self._lock = threading.Lock()
         self.requests: list[Request] = []
-        self.held = threading.Event()  #: clear: requests wait for an answer
-        self.held.set()
+        self.hold: str | None = None  #: requests whose conversation ends with this get no answer until `release`
+        self.holding = threading.Event()  #: set as soon as there is such a request
+        self._released = threading.Event()
 
     @property
     def url(self) -> str:
@@ -57,6 +58,17 @@ class ModelServer:
         with self._lock:
             self.requests.append(request)
             return len(self.requests)
+
+    def answer(self, request: Request) -> None:
+        """Wait while the request must not be answered."""
+        if self.hold is not None and request.shown[-1:] == [self.hold]:
+            self.holding.set()
+            self._released.wait()
+
+    def release(self) -> None:
+        """Answer everything."""
+        self.hold = None
+        self._released.set()
 
     def last_shown(self, prompt: str) -> list[str]:
         """The conversation in the first request that holds this prompt as its last one."""
@@ -81,7 +93,7 @@ def model_server() -> Iterator[ModelServer]:
         try:
             yield Handler.model
         finally:
-            Handler.model.held.set()
+            Handler.model.release()
             server.shutdown()
             thread.join()
 
@@ -152,8 +164,9 @@ class _Handler(BaseHTTPRequestHandler):
         if "count_tokens" in path or "countTokens" in path:
             self._send({"input_tokens": 10, "totalTokens": 10})
             return
-        number = self.model.add(Request(path, body))
-        self.model.held.wait()
+        request = Request(path, body)
+        number = self.model.add(request)
+        self.model.answer(request)
         if path.endswith("/messages"):
             self._anthropic(body, number)
         elif path.endswith("/responses"):

@@ -20,8 +20,8 @@ def backtrail(home: AgentHome, *arguments: str) -> Any:
 
 
 def turns_of(home: AgentHome) -> list[str]:
-    """The prompts of the newest session, oldest first."""
-    return [turn["prompt"].partition(" ")[0] for turn in reversed(backtrail(home, "log")["turns"])]
+    """The prompts of the newest session, oldest first; `opencode run` puts those with spaces in quotes."""
+    return [turn["prompt"].strip('"').partition(" ")[0] for turn in reversed(backtrail(home, "log")["turns"])]
 
 
 def newest_session(home: AgentHome) -> str:

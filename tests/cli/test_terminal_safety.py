@@ -53,6 +53,7 @@ CALLS = {
     "files": [["list"], ["diff"]],
     "agents": [["status", "xHOSTILE"], ["install", "--dry-run", "xHOSTILE"], ["uninstall", "--dry-run"]],
     "hook": [["xHOSTILE"]],
+    "mcp": [["xHOSTILE"]],
     "import": [["files"], ["missingHOSTILE"]],
     "export": [["THREAD"], ["THREAD", "--format", "markdown"], ["THREAD", "--format", "json"]],
     "copy": [["copy.db"]],

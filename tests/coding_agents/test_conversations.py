@@ -144,7 +144,7 @@ def test_a_transcript_in_another_form_is_refused_and_nothing_is_made(
 def test_a_turn_or_a_transcript_that_is_not_there_is_refused(agent: Any, home: Path) -> None:
     path = put_session(agent, home)
     turns = CLAUDE_TURNS if agent == "claude" else GEMINI_TURNS
-    for cut in (("nosuch", turns[0]), (turns[1], "nosuch"), (None, turns[0])):
+    for cut in (("nosuch", turns[0]), (turns[1], "nosuch"), (None, turns[0]), ("nosuch", None)):
         with pytest.raises(CannotFork, match="transcript"):
             fork(agent, point(path, agent, *cut), nothing)
     path.unlink()
@@ -153,6 +153,19 @@ def test_a_turn_or_a_transcript_that_is_not_there_is_refused(agent: Any, home: P
     path.symlink_to("/etc/passwd")
     with pytest.raises(CannotFork, match="cannot be read"):
         fork(agent, point(path, agent, turns[1], turns[0]), nothing)
+
+
+@pytest.mark.parametrize("agent", ["claude", "gemini"])
+def test_a_turn_that_the_agent_was_killed_in_before_it_wrote_it_down_leaves_all_before_it(
+    agent: Any, home: Path
+) -> None:
+    lines = recorded_lines(agent)
+    turns = CLAUDE_TURNS if agent == "claude" else GEMINI_TURNS
+    second = next(i for i, line in enumerate(lines) if turns[1] in (line.get("promptId"), line.get("id")))
+    path = put_session(agent, home, lines[:second])
+    made = fork(agent, point(path, agent, None if agent == "gemini" else turns[1], turns[0]), nothing)
+    queued = 2 if agent == "claude" else 0  # the lines that queue the prompt
+    assert len(lines_of(made)) == second - queued
 
 
 def test_a_session_that_somebody_has_continued_is_not_discarded(home: Path) -> None:

@@ -341,8 +341,9 @@ def _checkpoint_after(turn: Turn, session: AgentSession) -> Checkpoint:
 def _with_cut(plan: Outcome, turn: Turn) -> Outcome:
     """A plan that says beforehand if the conversation cannot be cut there."""
     try:
-        if cut_point(plan.session, turn).first_dropped is None:
-            raise CannotFork("the agent's own id of that turn was not recorded")
+        point = cut_point(plan.session, turn)
+        if point.first_dropped is None and point.last_kept is None:
+            raise CannotFork("the agent's own ids of the turns were not recorded")
     except CannotFork as error:
         return msgspec.structs.replace(plan, notes=(*plan.notes, _files_only(plan.session, error)))
     return plan

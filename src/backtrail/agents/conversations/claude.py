@@ -17,6 +17,7 @@ import msgspec
 
 from backtrail.agents.conversations.model import Announce, CannotFork, CutPoint, Fork
 from backtrail.agents.conversations.transcript_copy import read_transcript, remove_copy, write_copy
+from backtrail.errors import DECODE_ERRORS
 
 PROGRAM: Final = "claude"
 _ENTRYPOINT = "cli"  # `/resume` inside the program lists no sessions of other entry points
@@ -49,7 +50,7 @@ def fork(point: CutPoint, announce: Announce) -> Fork:
 def _entry(line: bytes) -> dict[str, Any]:
     try:
         entry = msgspec.json.decode(line)
-    except msgspec.DecodeError as error:
+    except DECODE_ERRORS as error:
         raise CannotFork(f"a line of the transcript is not JSON: {error}") from error
     if type(entry) is not dict:
         raise CannotFork("a line of the transcript is not a JSON object")
@@ -59,6 +60,9 @@ def _entry(line: bytes) -> dict[str, Any]:
 def _cut(lines: list[dict[str, Any]], point: CutPoint) -> list[dict[str, Any]]:
     prompts = [i for i, line in enumerate(lines) if line.get("type") == "user" and line.get("uuid")]
     dropped = next((i for i in prompts if lines[i].get("promptId") == point.first_dropped), None)
+    if dropped is None and prompts and point.last_kept == lines[prompts[-1]].get("promptId") is not None:
+        # It was killed before it wrote the prompt down, but for its place in the queue.
+        return [line for i, line in enumerate(lines) if i <= prompts[-1] or line.get("type") != "queue-operation"]
     if dropped is None:
         raise CannotFork(f"the transcript has no prompt {point.first_dropped}")
     earlier = [lines[i].get("promptId") for i in prompts[: prompts.index(dropped)]]

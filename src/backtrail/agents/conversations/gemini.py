@@ -18,6 +18,7 @@ import msgspec
 
 from backtrail.agents.conversations.model import Announce, CannotFork, CutPoint, Fork
 from backtrail.agents.conversations.transcript_copy import read_transcript, remove_copy, write_copy
+from backtrail.errors import DECODE_ERRORS
 
 PROGRAM: Final = "gemini"
 _FILE_NAME = re.compile(r"session-.*-[0-9a-f]{8}\.jsonl")
@@ -51,7 +52,10 @@ def fork(point: CutPoint, announce: Announce) -> Fork:
     data = read_transcript(point.transcript)
     messages = _messages(data)
     dropped = next((i for i, message in enumerate(messages) if message.get("id") == point.first_dropped), None)
-    if point.first_dropped is None or dropped is None:
+    prompts = [message.get("id") for message in messages if _is_prompt(message)]
+    if point.first_dropped is None and prompts and prompts[-1] == point.last_kept:
+        dropped = len(messages)  # it was killed before it wrote the prompt down
+    elif point.first_dropped is None or dropped is None:
         raise CannotFork(f"the transcript has no message {point.first_dropped}")
     kept = messages[:dropped]
     if point.last_kept is not None and point.last_kept not in [message.get("id") for message in kept]:
@@ -64,7 +68,8 @@ def fork(point: CutPoint, announce: Announce) -> Fork:
     session_id = str(uuid.uuid4())
     path = path.with_name(f"session-{datetime.now(UTC):%Y-%m-%dT%H-%M}-{session_id[:8]}.jsonl")
     copy = b"".join(_renamed(line, session_id) for line in data.splitlines())
-    copy += msgspec.json.encode({"$rewindTo": point.first_dropped}) + b"\n"
+    if point.first_dropped is not None:
+        copy += msgspec.json.encode({"$rewindTo": point.first_dropped}) + b"\n"
     made = msgspec.structs.replace(resumed(session_id), path=str(path), size=len(copy))
     announce(made)
     write_copy(path, copy)
@@ -74,7 +79,7 @@ def fork(point: CutPoint, announce: Announce) -> Fork:
 def _decode(line: bytes) -> dict[str, Any]:
     try:
         record = msgspec.json.decode(line)
-    except msgspec.DecodeError as error:
+    except DECODE_ERRORS as error:
         raise CannotFork(f"a line of the transcript is not JSON: {error}") from error
     if type(record) is not dict:
         raise CannotFork("a line of the transcript is not a JSON object")
