@@ -17,6 +17,7 @@ import msgspec
 
 from backtrail.agents.conversations.model import Announce, CannotFork, CutPoint, Fork
 from backtrail.agents.conversations.transcript_copy import read_transcript, remove_copy, write_copy
+from backtrail.errors import DECODE_ERRORS
 
 PROGRAM: Final = "claude"
 _ENTRYPOINT = "cli"  # `/resume` inside the program lists no sessions of other entry points
@@ -49,7 +50,7 @@ def fork(point: CutPoint, announce: Announce) -> Fork:
 def _entry(line: bytes) -> dict[str, Any]:
     try:
         entry = msgspec.json.decode(line)
-    except msgspec.DecodeError as error:
+    except DECODE_ERRORS as error:
         raise CannotFork(f"a line of the transcript is not JSON: {error}") from error
     if type(entry) is not dict:
         raise CannotFork("a line of the transcript is not a JSON object")

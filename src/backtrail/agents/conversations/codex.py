@@ -12,6 +12,7 @@ import msgspec
 from backtrail.agents.conversations.agent_program import agent_program
 from backtrail.agents.conversations.model import Announce, CannotFork, CutPoint, Fork
 from backtrail.agents.conversations.transcript_copy import read_transcript
+from backtrail.errors import DECODE_ERRORS
 
 PROGRAM: Final = "codex"
 PATIENCE = 60.0  # seconds for all that is asked of the app server
@@ -44,7 +45,7 @@ def _turn_before(point: CutPoint) -> str | None:
     for line in read_transcript(point.transcript).splitlines():
         try:
             payload = msgspec.json.decode(line).get("payload")
-        except (msgspec.DecodeError, AttributeError) as error:
+        except (*DECODE_ERRORS, AttributeError) as error:
             raise CannotFork(f"a line of the transcript is not a JSON object: {error}") from error
         if isinstance(payload, dict) and payload.get("type") == "task_started":
             if payload.get("turn_id") == point.first_dropped:
@@ -102,7 +103,7 @@ class _AppServer:
             raise CannotFork(f"codex app-server ended before it answered {method}")
         try:
             message = msgspec.json.decode(line)
-        except msgspec.DecodeError:
+        except DECODE_ERRORS:
             return {}  # a line that is not of the protocol
         return message if isinstance(message, dict) else {}
 

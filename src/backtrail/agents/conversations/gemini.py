@@ -18,6 +18,7 @@ import msgspec
 
 from backtrail.agents.conversations.model import Announce, CannotFork, CutPoint, Fork
 from backtrail.agents.conversations.transcript_copy import read_transcript, remove_copy, write_copy
+from backtrail.errors import DECODE_ERRORS
 
 PROGRAM: Final = "gemini"
 _FILE_NAME = re.compile(r"session-.*-[0-9a-f]{8}\.jsonl")
@@ -78,7 +79,7 @@ def fork(point: CutPoint, announce: Announce) -> Fork:
 def _decode(line: bytes) -> dict[str, Any]:
     try:
         record = msgspec.json.decode(line)
-    except msgspec.DecodeError as error:
+    except DECODE_ERRORS as error:
         raise CannotFork(f"a line of the transcript is not JSON: {error}") from error
     if type(record) is not dict:
         raise CannotFork("a line of the transcript is not a JSON object")

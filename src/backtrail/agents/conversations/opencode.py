@@ -17,6 +17,7 @@ import msgspec
 
 from backtrail.agents.conversations.agent_program import agent_program
 from backtrail.agents.conversations.model import Announce, CannotFork, CutPoint, Fork
+from backtrail.errors import DECODE_ERRORS
 
 PROGRAM: Final = "opencode"
 PATIENCE = 90.0  # seconds: the first call may take 20 without a network
@@ -103,7 +104,7 @@ class _Server(NamedTuple):
             if answer.status != http.client.OK:
                 raise CannotFork(f"opencode refused {method} {path}: {answer.status} {answer.reason}")
             return msgspec.json.decode(content)
-        except (OSError, http.client.HTTPException, msgspec.DecodeError) as error:
+        except (OSError, http.client.HTTPException, *DECODE_ERRORS) as error:
             raise CannotFork(f"opencode did not answer {method} {path}: {error}") from error
         finally:
             connection.close()
