@@ -19,7 +19,7 @@ PIP    := -m pip install --quiet --disable-pip-version-check
 JOBS   ?= logical
 SPREAD := -n $(JOBS) --dist loadfile --no-loadscope-reorder
 
-.PHONY: help test test-fast test-nightly test-adapters test-adapters-newest test-suites browser axe shells pictures demo bench bench-quick bench-adapters bench-growth fuzz simulate several-processes lint format types layers check clean
+.PHONY: help test test-fast test-nightly test-adapters test-adapters-newest test-suites test-agents browser axe shells pictures demo bench bench-quick bench-adapters bench-growth fuzz simulate several-processes lint format types layers check clean
 .DELETE_ON_ERROR:
 
 help:
@@ -29,6 +29,7 @@ help:
 	@echo "make test-adapters  those of the frameworks' adapters only, in an environment of their own"
 	@echo "make test-adapters-newest  the same with the newest releases of the frameworks, and which those are"
 	@echo "make test-suites    the frameworks' own tests on backtrail's stores; downloads their sources"
+	@echo "make test-agents    going back with the real coding agents, offline; fetches them from npm into PROGRAMS (Linux)"
 	@echo "make demo           a short tour that prints what backtrail does"
 	@echo "make bench          the figures, next to the peers', in one run of 20 minutes"
 	@echo "make bench-quick    a part of them at a quarter of the size, in two minutes; nothing is written"
@@ -112,7 +113,7 @@ test-nightly: $(READY)
 	$(BIN)/python -m pytest $(SPREAD) -m nightly --timeout 3600 $(ARGS)
 
 test-fast: $(READY)
-	$(BIN)/python -m pytest $(SPREAD) -m "not server and not browser and not slow and not nightly" $(ARGS)
+	$(BIN)/python -m pytest $(SPREAD) -m "not server and not browser and not slow and not nightly and not agents" $(ARGS)
 
 test-adapters: $(FRAMES_READY)
 	$(FRAMES)/bin/python -m pytest $(SPREAD) tests/adapters $(ADAPTER_ARGS)
@@ -128,6 +129,13 @@ test-adapters-newest:
 
 test-suites: $(SUITES_READY)
 	$(SUITES)/bin/python tests/adapters/suites/run.py $(ARGS)
+
+# In a network of its own, in which only loopback is reachable: the agents ask a model server of the tests.
+PROGRAMS ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/backtrail-tests/agents
+test-agents: $(READY)
+	PYTHONPATH=tests $(BIN)/python -m agents_real.programs "$(PROGRAMS)"
+	BACKTRAIL_TEST_PROGRAMS="$(PROGRAMS)" unshare --net --map-root-user sh -c 'ip link set lo up && exec "$$@"' sh \
+		$(BIN)/python -m pytest $(SPREAD) -m agents --timeout 3600 tests/agents_real $(ARGS)
 
 demo: $(READY)
 	$(BIN)/python examples/demo.py $(ARGS)

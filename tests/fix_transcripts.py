@@ -8,7 +8,7 @@ import sqlite3
 from pathlib import Path
 from typing import Any
 
-RECORDED = Path(__file__).parent / "agents" / "transcripts"
+RECORDED = Path(__file__).parent / "coding_agents" / "transcripts"
 SESSIONS = {
     "claude": "11111111-1111-4111-8111-111111111111",
     "codex": "01a1e3a7-5db1-79d1-971b-7d90c6b2aacc",

@@ -28,6 +28,7 @@ _MODULES = {
     "keeping": "codecs_prune_copy",
     "mirror": "mirror_cost",
     "files": "workspace_vs_git",
+    "hook": "agent_hook",
     "scale": "ten_times_larger",
 }
 NAMES = tuple(_MODULES)

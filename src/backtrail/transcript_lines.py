@@ -30,6 +30,8 @@ _CLAUDE_NOTES = (
     "[Request interrupted by user",
     "<task-notification>",
 )
+_OPENCODE_MARKS = ("step-start", "step-finish", "snapshot", "patch")  # parts that say nothing
+_OPENCODE_IDS = ("id", "sessionID", "messageID", "time")  # of a part
 _FIRST_YEAR = 1970  # a time before is no time of a line
 _CODEX_NOTES = ("<environment_context>", "<user_instructions>", "<turn_aborted>", "# AGENTS.md instructions")
 
@@ -150,7 +152,13 @@ def _gemini(line: Line) -> Line | None:
 
 def _opencode(line: Line) -> Line | None:
     role = line["info"].get("role")
-    return {**line["info"], "role": role, "parts": line["parts"]} if type(role) is str else None
+    parts = [_without_ids(part) if type(part) is dict else part for part in line["parts"]]
+    said = [part for part in parts if type(part) is not dict or part.get("type") not in _OPENCODE_MARKS]
+    return {**line["info"], "role": role, "parts": said} if type(role) is str else None
+
+
+def _without_ids(part: Line) -> Line:
+    return {key: value for key, value in part.items() if key not in _OPENCODE_IDS}
 
 
 _BODIES = {"claude": _claude, "codex": _codex, "gemini": _gemini, "opencode": _opencode}

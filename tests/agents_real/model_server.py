@@ -1,8 +1,9 @@
 """A model server on loopback that speaks like four model APIs, so that real coding agents run without a network.
 
 It answers Anthropic's Messages, OpenAI's Responses and Chat Completions, and Gemini's generateContent. A prompt with
-`RUN:command ENDRUN` is answered with a call of the agent's shell tool, every other one with "reply number n". It keeps
-each request, so that a test can see exactly what the model was shown: that is what a rewind must change.
+`RUN:command ENDRUN` is answered with a call of the agent's shell tool, one with `CALL:tool {…} ENDCALL` with a call of
+that tool of our MCP server, every other one with "reply number n". It keeps each request, so that a test can see
+exactly what the model was shown: that is what a rewind must change.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, NamedTuple
 
 _RUN = re.compile(r"RUN:(.*?)ENDRUN", re.DOTALL)
+_CALL = re.compile(r"CALL:(\w+) (\{.*?\}) ENDCALL", re.DOTALL)
 _PROMPT = re.compile(r"PROMPT-[\w-]+")
 _REPLY = re.compile(r"reply number \d+")
 
@@ -43,8 +45,9 @@ class ModelServer:
         self._server = server
         self._lock = threading.Lock()
         self.requests: list[Request] = []
-        self.held = threading.Event()  #: clear: requests wait for an answer
-        self.held.set()
+        self.hold: str | None = None  #: requests whose conversation ends with this get no answer until `release`
+        self.holding = threading.Event()  #: set as soon as there is such a request
+        self._released = threading.Event()
 
     @property
     def url(self) -> str:
@@ -55,6 +58,17 @@ class ModelServer:
         with self._lock:
             self.requests.append(request)
             return len(self.requests)
+
+    def answer(self, request: Request) -> None:
+        """Wait while the request must not be answered."""
+        if self.hold is not None and request.shown[-1:] == [self.hold]:
+            self.holding.set()
+            self._released.wait()
+
+    def release(self) -> None:
+        """Answer everything."""
+        self.hold = None
+        self._released.set()
 
     def last_shown(self, prompt: str) -> list[str]:
         """The conversation in the first request that holds this prompt as its last one."""
@@ -79,7 +93,7 @@ def model_server() -> Iterator[ModelServer]:
         try:
             yield Handler.model
         finally:
-            Handler.model.held.set()
+            Handler.model.release()
             server.shutdown()
             thread.join()
 
@@ -120,6 +134,17 @@ def _asked_command(text: str) -> str | None:
     return found[-1].strip() if found else None
 
 
+def _asked_tool(text: str, declared: list[Any]) -> tuple[str, dict[str, Any]] | None:
+    """The tool of the MCP server that a prompt asks for, by the name that the agent gave it, and the arguments."""
+    found = _CALL.findall(text)
+    if not found:
+        return None
+    tool, arguments = found[-1]
+    names = [name for name in declared if isinstance(name, str)]
+    named = [name for name in names if name.endswith((f"backtrail__{tool}", f"backtrail_{tool}"))]
+    return (named[0] if named else f"mcp__backtrail__{tool}"), json.loads(arguments)
+
+
 class _Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
     model: ModelServer
@@ -139,8 +164,9 @@ class _Handler(BaseHTTPRequestHandler):
         if "count_tokens" in path or "countTokens" in path:
             self._send({"input_tokens": 10, "totalTokens": 10})
             return
-        number = self.model.add(Request(path, body))
-        self.model.held.wait()
+        request = Request(path, body)
+        number = self.model.add(request)
+        self.model.answer(request)
         if path.endswith("/messages"):
             self._anthropic(body, number)
         elif path.endswith("/responses"):
@@ -172,12 +198,14 @@ class _Handler(BaseHTTPRequestHandler):
         answered = isinstance(last["content"], list) and any(p.get("type") == "tool_result" for p in last["content"])
         has_shell = any(tool.get("name") == "Bash" for tool in body.get("tools", []))
         command = _asked_command(_text(last["content"])) if has_shell and not answered else None
-        if command is None:
+        declared = [tool.get("name") for tool in body.get("tools", [])]
+        asked = _asked_tool(_text(last["content"]), declared) if has_shell and not answered else None
+        if command is None and asked is None:
             block: dict[str, Any] = {"type": "text", "text": ""}
             delta = {"type": "text_delta", "text": f"reply number {number}"}
         else:
-            block = {"type": "tool_use", "id": f"toolu_{number:04d}", "name": "Bash", "input": {}}
-            call = {"command": command, "description": "as asked"}
+            name, call = asked or ("Bash", {"command": command, "description": "as asked"})
+            block = {"type": "tool_use", "id": f"toolu_{number:04d}", "name": name, "input": {}}
             delta = {"type": "input_json_delta", "partial_json": json.dumps(call)}
         message = {
             "id": f"msg_{number:04d}",
@@ -192,7 +220,7 @@ class _Handler(BaseHTTPRequestHandler):
         if not body.get("stream"):
             self._send({**message, "content": [{"type": "text", "text": "ok"}], "stop_reason": "end_turn"})
             return
-        reason = "end_turn" if command is None else "tool_use"
+        reason = "end_turn" if command is None and asked is None else "tool_use"
         self._stream(
             [
                 {"type": "message_start", "message": message},
@@ -208,7 +236,12 @@ class _Handler(BaseHTTPRequestHandler):
         last = (body.get("input") or [{}])[-1]
         is_prompt = last.get("type") == "message" and last.get("role") == "user"
         command = _asked_command(_text(last.get("content"))) if is_prompt else None
-        if command is None:
+        asked = _asked_tool(_text(last.get("content")), []) if is_prompt else None
+        if asked is not None:
+            space, _, tool = asked[0].rpartition("__")  # Codex groups the tools of a server under a name
+            item = {"type": "function_call", "call_id": f"call_{number}", "name": tool, "namespace": space}
+            item["arguments"] = json.dumps(asked[1])
+        elif command is None:
             content = [{"type": "output_text", "text": f"reply number {number}"}]
             item = {"type": "message", "role": "assistant", "id": f"msg_{number}", "content": content}
         else:

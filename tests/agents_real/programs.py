@@ -18,7 +18,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 AGENTS = ("claude", "codex", "gemini", "opencode")
-PATIENCE = 120  # seconds for a turn; opencode's first may take 20, and more on a crowded machine
+PATIENCE = 400  # seconds for a turn: a few, and a hundred times that on a crowded machine
 _ARCHITECTURE = {"x86_64": "x64", "aarch64": "arm64"}.get(platform.machine(), platform.machine())
 _PLATFORM = f"linux-{_ARCHITECTURE}"
 
@@ -120,7 +120,8 @@ def _environment(agent: str, url: str) -> dict[str, str]:
     if agent == "gemini":
         return {"GEMINI_API_KEY": "fake", "GOOGLE_GEMINI_BASE_URL": url, "GEMINI_CLI_NO_RELAUNCH": "true"}
     names = ("OPENCODE_DISABLE_AUTOUPDATE", "OPENCODE_DISABLE_MODELS_FETCH", "OPENCODE_DISABLE_LSP_DOWNLOAD")
-    return dict.fromkeys(names, "1")
+    # Where there are plugins, it installs a package with their types, and waits a minute for a network.
+    return {**dict.fromkeys(names, "1"), "npm_config_registry": url, "npm_config_fetch_retries": "0"}
 
 
 class AgentHome:

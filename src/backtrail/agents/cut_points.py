@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Mapping
+from pathlib import Path
 from typing import Any
 
 from backtrail.agents.capture import MESSAGES
 from backtrail.agents.conversations import CutPoint, gemini
-from backtrail.agents.conversations.transcript_copy import read_transcript
+from backtrail.agents.conversations.transcript_copy import read_transcript, write_copy
 from backtrail.agents.sessions import AgentSession, Turn
-from backtrail.agents.transcripts import parse_line
+from backtrail.agents.transcripts import UNPARSED, parse_line
 
+_TRANSCRIPTS = ("claude", "gemini")  # agents whose sessions are what their transcripts say
 _OURS = ("restore", "revert", "undo")  # events of going back that leave the conversation as it is
 
 
@@ -38,6 +41,28 @@ def transcript_of(session: AgentSession) -> str | None:
         if event not in _OURS:
             break
     return session.transcript
+
+
+def bring_back_transcript(session: AgentSession) -> str | None:
+    """Write a transcript that the agent has deleted again, as it was captured; a sentence that says so. Gemini CLI
+    deletes a session that was resumed in a later minute than it was begun in, when it starts with another one."""
+    path = session.transcript
+    if session.agent not in _TRANSCRIPTS or path is None or transcript_of(session) != path:
+        return None
+    if Path(path).exists() or Path(f"{path}.zst").exists() or not Path(path).parent.is_dir():
+        return None
+    lines = _lines(session, session.head)
+    if not lines:
+        return None
+    write_copy(Path(path), b"".join(_raw(line) + b"\n" for line in lines))
+    return f"{session.agent} had deleted the transcript of {session.session_id}: it was written again, as captured"
+
+
+def _raw(line: dict[str, Any]) -> bytes:
+    text = line.get(UNPARSED) if line.keys() == {UNPARSED} else None
+    if isinstance(text, str):
+        return text.encode()
+    return text if isinstance(text, bytes) else json.dumps(line).encode()  # which knows halves of surrogate pairs
 
 
 def _gemini_id(session: AgentSession, turn: Turn, transcript: str | None) -> str | None:

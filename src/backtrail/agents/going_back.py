@@ -23,7 +23,7 @@ import msgspec
 from backtrail.agents import conversations
 from backtrail.agents.capture import agent_workspace
 from backtrail.agents.conversations import CannotFork, Fork
-from backtrail.agents.cut_points import cut_point
+from backtrail.agents.cut_points import bring_back_transcript, cut_point
 from backtrail.agents.events import thread_id
 from backtrail.agents.rewind_journal import PendingRewind, RewindJournal, rewind_journal
 from backtrail.agents.sessions import AgentSession, Turn, newest_session, session_of, sessions
@@ -95,6 +95,7 @@ def rewind(
         made: Fork | None = None
         if conversation:
             try:
+                notes += _brought_back(session)
                 made = step.fork()
             except CannotFork as error:
                 if not files:
@@ -174,7 +175,11 @@ def undo(
         _check_token(token, plan)
         save = _record(session, "undo", undoes=last.id)
         changes = workspace.undo(keep_untracked=keep_untracked, files=files, save=save)
-        return msgspec.structs.replace(plan, changes=changes if files else None)
+        try:
+            more = _brought_back(session) if plan.fork is not None else []
+        except CannotFork as error:
+            more = [f"the transcript of {session.thread_id} is gone: {error}"]
+        return msgspec.structs.replace(plan, changes=changes if files else None, notes=(*plan.notes, *more))
 
 
 def recover(store: Store, directory: str) -> list[str]:
@@ -295,6 +300,11 @@ class _Rewind:
         return changes
 
 
+def _brought_back(session: AgentSession) -> list[str]:
+    told = bring_back_transcript(session)
+    return [] if told is None else [told]
+
+
 def _session(store: Store, like: AgentSession, session_id: str) -> AgentSession:
     return AgentSession(store, like.agent, session_id)
 
@@ -331,8 +341,9 @@ def _checkpoint_after(turn: Turn, session: AgentSession) -> Checkpoint:
 def _with_cut(plan: Outcome, turn: Turn) -> Outcome:
     """A plan that says beforehand if the conversation cannot be cut there."""
     try:
-        if cut_point(plan.session, turn).first_dropped is None:
-            raise CannotFork("the agent's own id of that turn was not recorded")
+        point = cut_point(plan.session, turn)
+        if point.first_dropped is None and point.last_kept is None:
+            raise CannotFork("the agent's own ids of the turns were not recorded")
     except CannotFork as error:
         return msgspec.structs.replace(plan, notes=(*plan.notes, _files_only(plan.session, error)))
     return plan

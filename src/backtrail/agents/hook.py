@@ -11,6 +11,7 @@ The exit code is 0, or 1 if the capture failed: 2 would stop the prompt. Standar
 
 from __future__ import annotations
 
+import gc
 import os
 import select
 import signal
@@ -24,6 +25,8 @@ DEFAULT_LIMIT = 10.0  #: seconds that an agent waits at most
 WORK_LIMIT = 600.0  #: seconds after which the second process ends, whatever it is doing
 MAX_ANSWER = 2**20  #: bytes
 DONE, ANSWER, FAILURE = b".", b"o", b"e"  #: the first byte in the pipe
+PATIENT = b"w"  #: before any of them, up to a NUL: what to print if the answer takes even longer than `PATIENT_LIMIT`
+PATIENT_LIMIT = 25.0  #: seconds for a command that was typed as a prompt; agents end the hook after 30
 
 
 def main(arguments: Sequence[str]) -> NoReturn:
@@ -52,26 +55,32 @@ def _handle(arguments: Sequence[str], limit: float) -> int:
     reader, writer = os.pipe()
     if os.fork() == 0:
         os.close(reader)
-        _work(arguments, writer, limit)
+        _work(arguments, writer, deadline)
     os.close(writer)
-    told = b""
-    while len(told) <= MAX_ANSWER:
-        if not select.select([reader], [], [], max(0.0, deadline - time.monotonic()))[0]:
-            _tell(f"saving takes longer than {limit:g} seconds, and goes on in the background")
-            return 1
+    told, instead, complete = b"", None, False
+    while len(told) <= MAX_ANSWER and select.select([reader], [], [], max(0.0, deadline - time.monotonic()))[0]:
         part = os.read(reader, 65536)
         if not part:
+            complete = True
             break
         told += part
-    if told[:1] == ANSWER:
+        if told[:1] == PATIENT and b"\0" in told:
+            instead, _, told = told[1:].partition(b"\0")
+            deadline += max(0.0, PATIENT_LIMIT - limit)
+    if complete and told[:1] == ANSWER:
         _write_all(1, told[1:])
+    elif instead is not None:
+        _write_all(1, instead)
+    elif not complete:
+        _tell(f"saving takes longer than {limit:g} seconds, and goes on in the background")
+        return 1
     elif told[:1] != DONE:
         _tell(told[1:].decode(errors="replace") or "the process that saves was killed")
         return 1
     return 0
 
 
-def _work(arguments: Sequence[str], pipe: int, limit: float) -> NoReturn:
+def _work(arguments: Sequence[str], pipe: int, deadline: float) -> NoReturn:
     """The second process."""
     try:
         os.setsid()
@@ -82,9 +91,10 @@ def _work(arguments: Sequence[str], pipe: int, limit: float) -> NoReturn:
             signal.signal(name, signal.SIG_IGN)
         signal.signal(signal.SIGALRM, signal.SIG_DFL)
         signal.setitimer(signal.ITIMER_REAL, WORK_LIMIT)
+        gc.disable()  # it looks for cycles in ten thousand new objects again and again, and this process ends soon
         from backtrail.agents.hook_worker import work
 
-        work(arguments, pipe, time.monotonic() + limit)
+        work(arguments, pipe, deadline)
     except BaseException as error:  # noqa: BLE001  # as above: an extra that cannot be imported, a full memory, …
         _write_all(pipe, FAILURE + f"{type(error).__name__}: {error}".encode(errors="replace"))
     finally:

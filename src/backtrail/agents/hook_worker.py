@@ -9,15 +9,17 @@ from __future__ import annotations
 
 import errno
 import os
+import signal
 import time
 from collections.abc import Sequence
 
 from backtrail.agents import hook_log, prompt_commands
 from backtrail.agents.events import MAX_PAYLOAD, Event, check_agent, read_event
-from backtrail.agents.hook import ANSWER, DONE, FAILURE
+from backtrail.agents.hook import ANSWER, DONE, FAILURE, PATIENT, WORK_LIMIT
 from backtrail.agents.session_lock import session_lock
 from backtrail.errors import BacktrailError, InvalidInput
 
+_NO_ANSWER = "backtrail takes too long, or has failed: look with `backtrail log` in a terminal"
 WAITS = ("prompt", "compact")  #: events at which the agent waits until they are saved
 _PATIENCE = 300.0  # seconds to wait for the process that handles the event before, if the agent has gone on
 
@@ -27,10 +29,11 @@ def work(arguments: Sequence[str], pipe: int, deadline: float) -> None:
     started = time.monotonic()
     told: dict[str, object] = {"agent": " ".join(arguments)[:40]}
     outcome: dict[str, object] = {}
+    event: Event | None = None
     try:
         if len(arguments) != 1:
             raise InvalidInput("use it as `backtrail hook AGENT`, with the event on standard input")
-        event = read_event(check_agent(arguments[0]), _read_input())
+        event = read_event(check_agent(arguments[0]), _read_input(deadline))
         if event is None:
             _release(pipe, DONE)
             return
@@ -38,22 +41,28 @@ def work(arguments: Sequence[str], pipe: int, deadline: float) -> None:
         outcome = _save(event, pipe, deadline)
     except (BacktrailError, OSError) as error:
         outcome = {"error": f"{type(error).__name__}: {error}"}
-        _release(pipe, FAILURE, f"this event was not captured: {error}")
+        if event is not None and prompt_commands.parse(event.prompt) is not None:
+            _release(pipe, ANSWER, prompt_commands.decision(event, str(error)))
+        else:
+            _release(pipe, FAILURE, f"this event was not captured: {error}")
     except BaseException as error:
         outcome = {"error": f"{type(error).__name__}: {error}"}
         raise
     finally:
         if outcome:
-            hook_log.write(**told, **outcome, ms=round(1000 * (time.monotonic() - started)))
+            took, worked = time.monotonic() - started, time.process_time()
+            hook_log.write(**told, **outcome, ms=round(1000 * took), cpu_ms=round(1000 * worked))
 
 
 def _save(event: Event, pipe: int, deadline: float) -> dict[str, object]:
     """Answer or capture the event; returns what the log says of it."""
+    command = prompt_commands.parse(event.prompt)
+    if command is not None:
+        os.write(pipe, PATIENT + prompt_commands.decision(event, _NO_ANSWER).encode() + b"\0")
     with session_lock(event.thread_id, _PATIENCE):
         waits = event.kind in WAITS
         if not waits:
             _release(pipe, DONE)
-        command = prompt_commands.parse(event.prompt)
         from backtrail.agents.capture import capture  # the agent has gone on, if it may, before this is imported
         from backtrail.agents.user_store import open_user_store
 
@@ -72,15 +81,16 @@ def _save(event: Event, pipe: int, deadline: float) -> dict[str, object]:
     return outcome
 
 
-def _read_input() -> bytes:
-    """Standard input to its end. What is too much is read as well: an agent that cannot write would stop."""
-    parts, size = [], 0
-    while part := os.read(0, 2**20):
-        size += len(part)
-        if size <= MAX_PAYLOAD + 2**20:
-            parts.append(part)
+def _read_input(deadline: float) -> bytes:
+    """Standard input to its end. One that has none is not read for ever: this process ends soon after the agent has
+    gone on, and too much of it is refused."""
+    signal.setitimer(signal.ITIMER_REAL, max(1.0, deadline + 1.0 - time.monotonic()))
+    data = bytearray()
+    while len(data) <= MAX_PAYLOAD and (part := os.read(0, 2**20)):
+        data += part
+    signal.setitimer(signal.ITIMER_REAL, WORK_LIMIT)
     os.dup2(1, 0)  # the agent waits until nobody has its pipes
-    return b"".join(parts)
+    return bytes(data)
 
 
 def _release(pipe: int, what: bytes, text: str = "") -> None:

@@ -157,13 +157,13 @@ class _Writer:
     def follow(self, path: str) -> int:
         """Add the lines of a transcript that the store does not have; returns the number of turns in them."""
         position = self._position()
-        if position is not None and position.path.removesuffix(".zst") != path:
-            raise _Skipped(f"the store follows another transcript of this session: {position.path}")
         if position is None and self.head is not None and self.thread.tail(MESSAGES, 1):
             raise _Skipped("the store has messages of this session, and does not tell which of the transcript's")
         turns = 0
         for step in read_steps(path, position, _step_starts()):
             if step.rewritten:
+                if self.head is not None and self.head.custom.get("event") == "rewind":
+                    return 0  # a session that a rewind made: its thread begins with the transcript of the old one
                 raise _Skipped("the transcript was rewritten since it was read: the agent's next turn reads it again")
             turns += self._step(step.lines, step.position)
         return turns

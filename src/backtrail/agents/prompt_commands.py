@@ -9,6 +9,8 @@ import json
 import re
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from backtrail.errors import BacktrailError
 
 if TYPE_CHECKING:
@@ -16,17 +18,32 @@ if TYPE_CHECKING:
     from backtrail.agents.sessions import AgentSession, Turn
     from backtrail.store import Store
 
-_COMMAND = re.compile(r"/?backtrail\s+(?P<verb>log|diff)(?:\s+(?P<turn>[0-9]{1,6}))?", re.ASCII)
+_COMMAND = re.compile(
+    r"/?backtrail\s+(?P<verb>log|diff|undo|rewind|revert)(?:\s+(?P<turn>[0-9]{1,6}))?(?P<flags>(?:\s+--?[a-z-]{1,20})*)",
+    re.ASCII,
+)
+_FLAGS = {
+    "log": frozenset[str](),
+    "diff": frozenset[str](),
+    "undo": frozenset({"--dry-run", "-n"}),
+    "revert": frozenset({"--dry-run", "-n"}),
+    "rewind": frozenset({"--dry-run", "-n", "--files", "--files-only", "--conversation", "--keep-untracked"}),
+}
 _MAX_LINES = 200  # of one answer
 _SHOWN_TURNS = 30
 
 
-class Command:
+class Command(msgspec.Struct, frozen=True):
     """One command that was typed as a prompt."""
 
-    def __init__(self, verb: str, turn: int | None) -> None:
-        self.verb = verb
-        self.turn = turn
+    verb: str
+    turn: int | None
+    flags: frozenset[str]
+
+    @property
+    def dry_run(self) -> bool:
+        """True if nothing is to be done."""
+        return not self.flags.isdisjoint({"--dry-run", "-n"})
 
 
 def parse(prompt: str | None) -> Command | None:
@@ -37,19 +54,51 @@ def parse(prompt: str | None) -> Command | None:
     if line.startswith('"') and line.endswith('"'):  # as `opencode run` writes an argument with spaces
         line = line[1:-1]
     found = _COMMAND.fullmatch(line)
-    return None if found is None else Command(found["verb"], None if found["turn"] is None else int(found["turn"]))
+    if found is None or not _FLAGS[found["verb"]].issuperset(flags := found["flags"].split()):
+        return None
+    turn = None if found["turn"] is None else int(found["turn"])
+    return None if found["verb"] == "undo" and turn is not None else Command(found["verb"], turn, frozenset(flags))
 
 
 def answer(store: Store, event: Event, command: Command) -> str:
-    """What the hook prints: an answer in the form that the agent takes, so that no model is asked."""
+    """Do what a command says; returns what the hook prints, so that no model is asked."""
     from backtrail.agents.sessions import AgentSession
 
     session = AgentSession(store, event.agent, event.session_id)
     try:
-        text = _log(session) if command.verb == "log" else _diff(session, command.turn)
+        text = _carry_out(store, session, command)
     except BacktrailError as error:
         text = str(error)
     return decision(event, text)
+
+
+def _carry_out(store: Store, session: AgentSession, command: Command) -> str:
+    if command.verb == "log":
+        return _log(session)
+    if command.verb == "diff":
+        return _diff(session, command.turn)
+    from backtrail.agents import going_back
+    from backtrail.agents.going_back_text import outcome_lines
+
+    if command.verb == "undo":
+        outcome = going_back.undo(store, session.cwd, dry_run=command.dry_run)
+        return "\n".join(outcome_lines(outcome))
+    if command.turn is None:
+        return f"say which turn: backtrail {command.verb} 3, for example\n{_log(session)}"
+    if command.verb == "revert":
+        outcome = going_back.revert(store, session, command.turn, dry_run=command.dry_run)
+    else:
+        outcome = going_back.rewind(
+            store,
+            session,
+            command.turn,
+            conversation="--files-only" not in command.flags,
+            files="--conversation" not in command.flags,
+            keep_untracked="--keep-untracked" in command.flags,
+            dry_run=command.dry_run,
+        )
+    again = [] if command.dry_run else ["type `backtrail undo` to take it back"]
+    return "\n".join([*outcome_lines(outcome), *again])
 
 
 def decision(event: Event, text: str) -> str:

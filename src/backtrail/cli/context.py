@@ -128,17 +128,17 @@ class CommandContext:
             return store.thread(name).exists()
 
     @contextlib.contextmanager
-    def agents_store(self) -> Iterator[Store]:
+    def agents_store(self, *, create: bool = False) -> Iterator[Store]:
         """Open the store of this user's coding agents, or the one that was named."""
         import backtrail
         from backtrail.agents.user_store import open_user_store
 
         if self.url or os.environ.get("BACKTRAIL_STORE"):
-            with self.store() as store:
+            with self.store(create=create) as store:
                 yield store
             return
         try:
-            opened = open_user_store(create=False)
+            opened = open_user_store(create=create)
         except backtrail.NotFound as error:
             raise backtrail.NotFound(
                 f"nothing of a coding agent was captured yet: name a thread, {_INSTALL}"

@@ -30,7 +30,6 @@ _ROLES = {
     "developer": "system",
 }
 _RESULT_BLOCKS = ("tool_result", "tool-result")
-_OPENCODE_MARKS = ("step-start", "step-finish", "snapshot", "patch")  # parts that say nothing
 _CONVERSATION_KEYS = ("messages", "history", "conversation", "events", "items", "chat")
 
 
@@ -277,8 +276,6 @@ def _add_block(draft: _Draft, block: Any) -> None:
         draft.result(block, output["value"] if wrapped else output)
     elif kind == "tool" and isinstance(state := block.get("state"), dict):
         _add_opencode_tool(draft, block, state)
-    elif kind in _OPENCODE_MARKS:
-        return
     elif (image := image_of(block)) is not None:
         draft.images.append(image)
     elif kind == "thinking" or (kind == "reasoning" and isinstance(block.get("text"), str)):

@@ -59,6 +59,9 @@ def _entry(line: bytes) -> dict[str, Any]:
 def _cut(lines: list[dict[str, Any]], point: CutPoint) -> list[dict[str, Any]]:
     prompts = [i for i, line in enumerate(lines) if line.get("type") == "user" and line.get("uuid")]
     dropped = next((i for i in prompts if lines[i].get("promptId") == point.first_dropped), None)
+    if dropped is None and prompts and point.last_kept == lines[prompts[-1]].get("promptId") is not None:
+        # It was killed before it wrote the prompt down, but for its place in the queue.
+        return [line for i, line in enumerate(lines) if i <= prompts[-1] or line.get("type") != "queue-operation"]
     if dropped is None:
         raise CannotFork(f"the transcript has no prompt {point.first_dropped}")
     earlier = [lines[i].get("promptId") for i in prompts[: prompts.index(dropped)]]

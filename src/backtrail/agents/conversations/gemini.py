@@ -51,7 +51,10 @@ def fork(point: CutPoint, announce: Announce) -> Fork:
     data = read_transcript(point.transcript)
     messages = _messages(data)
     dropped = next((i for i, message in enumerate(messages) if message.get("id") == point.first_dropped), None)
-    if point.first_dropped is None or dropped is None:
+    prompts = [message.get("id") for message in messages if _is_prompt(message)]
+    if point.first_dropped is None and prompts and prompts[-1] == point.last_kept:
+        dropped = len(messages)  # it was killed before it wrote the prompt down
+    elif point.first_dropped is None or dropped is None:
         raise CannotFork(f"the transcript has no message {point.first_dropped}")
     kept = messages[:dropped]
     if point.last_kept is not None and point.last_kept not in [message.get("id") for message in kept]:
@@ -64,7 +67,8 @@ def fork(point: CutPoint, announce: Announce) -> Fork:
     session_id = str(uuid.uuid4())
     path = path.with_name(f"session-{datetime.now(UTC):%Y-%m-%dT%H-%M}-{session_id[:8]}.jsonl")
     copy = b"".join(_renamed(line, session_id) for line in data.splitlines())
-    copy += msgspec.json.encode({"$rewindTo": point.first_dropped}) + b"\n"
+    if point.first_dropped is not None:
+        copy += msgspec.json.encode({"$rewindTo": point.first_dropped}) + b"\n"
     made = msgspec.structs.replace(resumed(session_id), path=str(path), size=len(copy))
     announce(made)
     write_copy(path, copy)

@@ -46,12 +46,12 @@ def write_copy(path: Path, data: bytes) -> None:
 
 
 def remove_copy(made: Fork) -> None:
-    """Remove a transcript that was written here, unless the agent has written to it since."""
+    """Remove a transcript that was written here, all or a part of it, unless the agent has appended to it since."""
     if made.path is None:
         return
     path = Path(made.path)
     try:
-        if path.lstat().st_size == made.size:
+        if path.lstat().st_size <= made.size:
             path.unlink()
     except FileNotFoundError:
         return

@@ -3,7 +3,7 @@
 // whatever goes wrong in it, opencode goes on.
 import { spawn } from "node:child_process"
 
-const COMMAND = "BACKTRAIL_HOOK_COMMAND"
+const COMMAND = "the hook command"
 const SECONDS = 30
 
 // Runs the hook with an event, and gives what it prints: an answer to a prompt, or nothing.
@@ -47,12 +47,26 @@ export const Backtrail = async ({ client, directory }) => {
     }
   }
 
+  // Shows a text in the conversation; the model never sees it.
+  const show = async (id, text) => {
+    try {
+      await client.session.prompt({ path: { id }, body: { noReply: true, parts: [{ type: "text", text, ignored: true }] } })
+    } catch {
+      return
+    }
+  }
+
   return {
     "chat.message": async (input, output) => {
-      const text = (output?.parts ?? []).filter((part) => part.type === "text" && !part.synthetic)
+      const id = input?.sessionID
+      const text = (output?.parts ?? []).filter((part) => part.type === "text" && !part.synthetic && !part.ignored)
+      if (!text.length) return
       const prompt = text.map((part) => part.text).join("\n")
-      const answer = await tell("chat.message", input?.sessionID, { prompt, message_id: output?.message?.id })
-      if (answer) throw new Error(answer)
+      const answer = await tell("chat.message", id, { prompt, message_id: output?.message?.id })
+      if (answer) {
+        await show(id, answer)
+        throw new Error(answer) // opencode has no other way to leave the model out
+      }
     },
     event: async ({ event }) => {
       const id = event?.properties?.sessionID

@@ -79,17 +79,23 @@ def program(agent: Agent) -> Program:
 
 
 def hook_command(agent: Agent) -> str:
-    """The command that the agent is told to run: absolute, and the same as long as backtrail is where it is. A program
-    on the PATH that is this one is named as it is there: `~/.local/bin` stays if an environment is made anew."""
+    """The command of the hook that the agent is told to run."""
+    return shlex.join([*own_command(), "hook", agent])
+
+
+def server_command(agent: Agent) -> list[str]:
+    """The command of the MCP server that the agent is told to start."""
+    return [*own_command(), "mcp", "--agent", agent]
+
+
+def own_command() -> list[str]:
+    """The command that runs backtrail: absolute, and the same as long as backtrail is where it is. A program on the
+    PATH that is this one is named as it is there: `~/.local/bin` stays if an environment is made anew."""
     beside = Path(sys.executable).parent / "backtrail"
     on_path = shutil.which("backtrail")
     if on_path is not None and (not beside.exists() or Path(on_path).resolve() == beside.resolve()):
-        words = [os.path.abspath(on_path)]  # noqa: PTH100  # `resolve` would follow the link
-    elif beside.exists():
-        words = [str(beside)]
-    else:
-        words = [sys.executable, "-m", "backtrail.cli"]
-    return shlex.join([*words, "hook", agent])
+        return [os.path.abspath(on_path)]  # noqa: PTH100  # `resolve` would follow the link
+    return [str(beside)] if beside.exists() else [sys.executable, "-m", "backtrail.cli"]
 
 
 def is_our_command(command: object, agent: Agent) -> bool:

@@ -20,13 +20,14 @@ from backtrail import owned_files
 from backtrail.agents.events import HOOK_EVENTS, Agent
 from backtrail.agents.install import json_text
 from backtrail.agents.install.json_text import Value
+from backtrail.agents.install.mcp_servers import server_file, with_server, without_server
 from backtrail.agents.install.programs import Program, is_our_command
 from backtrail.errors import Conflict, InvalidInput
 
 SECONDS = 30  #: after which an agent ends the hook; the hook ends sooner by itself
 BACKUP = ".backtrail-backup"
 PLUGIN_MARK = "// Written by `backtrail agents install`;"
-_COMMAND_MARK = '"BACKTRAIL_HOOK_COMMAND"'  # in the plugin's text, where the command goes
+_COMMAND_MARK = '"the hook command"'  # in the plugin's text, where the command goes
 
 
 class Edit(msgspec.Struct, frozen=True):
@@ -56,19 +57,45 @@ def plan_install(program: Program, command: str) -> Edit:
     return Edit(program.agent, program.file, before, installed(before or "", program, command))
 
 
+def plan_server(hook: Edit, program: Program, words: list[str] | None) -> list[Edit]:
+    """The change of the hook together with the one that makes an agent start the MCP server `words`, or, without words,
+    no longer start it. They are one change if both are in one file."""
+    path = server_file(program)
+    if path == hook.path:
+        if words is None:
+            return [hook]  # `plan_uninstall` has taken it out
+        return [msgspec.structs.replace(hook, after=with_server(hook.after or "", program.agent, words, str(path)))]
+    before = read_text(path)
+    if words is not None:
+        return [hook, Edit(program.agent, path, before, with_server(before or "", program.agent, words, str(path)))]
+    after = None if before is None else without_server(before, program.agent, str(path))
+    if after != before and (after or "").strip() in ("", "{}") and read_text(_backup(path)) == "":
+        after = None  # the file was made for it
+    return [hook, Edit(program.agent, path, before, after, removes=True)]
+
+
 def plan_uninstall(program: Program) -> Edit:
     """The change that takes our entries out again."""
     before = read_text(program.file)
     after = before
-    if before is not None and our_commands(program, before):
+    if before is not None and server_file(program) == program.file:
+        after = without_server(before, program.agent, str(program.file))
+    if after is not None and our_commands(program, after):
         backup = read_text(_backup(program.file))
         if program.agent == "opencode":
             after = None
-        elif backup is not None and installed(backup, program, our_commands(program, before)[0]) == before:
+        elif backup is not None and _is_made_of(after, backup, program):
             after = backup or None
         else:
-            after = removed(before, program)
+            after = removed(after, program)
     return Edit(program.agent, program.file, before, after, removes=True)
+
+
+def _is_made_of(text: str, backup: str, program: Program) -> bool:
+    """True if a text is just what installing made of a backup that has nothing of ours."""
+    if backup.strip() and our_commands(program, backup):
+        return False
+    return installed(backup, program, our_commands(program, text)[0]) == text
 
 
 def apply(edit: Edit) -> None:
@@ -78,7 +105,7 @@ def apply(edit: Edit) -> None:
         raise Conflict(str(edit.path), message=f"{edit.path} was changed meanwhile: try again; nothing was changed")
     backup = _backup(path)
     owned_files.make_directories(path.parent)
-    if not edit.removes and edit.agent != "opencode" and not backup.exists():
+    if not edit.removes and path.suffix != ".js" and not backup.exists():  # the plugin is ours alone
         owned_files.replace_atomically(backup, [(edit.before or "").encode()])
     if edit.after is None:
         path.unlink(missing_ok=True)

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import importlib.util
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from backtrail.cli.commands.agents_import import command as import_command
 from backtrail.cli.context import Command, CommandContext, confirm, dry_run_option, print_line, with_context, yes_option
+from backtrail.errors import MissingExtra
 
 if TYPE_CHECKING:
     from backtrail.agents.events import Agent
@@ -16,7 +19,7 @@ if TYPE_CHECKING:
 agents_argument = click.argument("agents", nargs=-1, metavar="[claude|codex|gemini|opencode]...")
 
 
-@click.group()
+@click.group(epilog="\b\nExamples:\n  backtrail agents install\n  backtrail agents status")
 def command() -> None:
     """Capture coding agents from outside, with their own hooks: Claude Code, Codex, Gemini CLI, opencode.
 
@@ -26,27 +29,35 @@ def command() -> None:
 
 @command.command(cls=Command, epilog="\b\nExample:\n  backtrail agents install claude codex")
 @agents_argument
+@click.option(
+    "--mcp", is_flag=True, help="Also make them start `backtrail mcp`, with which an agent can go back itself."
+)
 @dry_run_option
 @yes_option
 @with_context
-def install(context: CommandContext, agents: tuple[str, ...], dry_run: bool, yes: bool) -> None:
+def install(context: CommandContext, agents: tuple[str, ...], mcp: bool, dry_run: bool, yes: bool) -> None:
     """Make the agents run `backtrail hook`: those that are on this machine, or those that are named.
 
     Writes to your own settings of each agent, not to a project. Other entries, comments and the layout stay, a copy of
     the file is kept beside it, and what is there already is not written again.
     """
-    from backtrail.agents.install.programs import TITLES, hook_command, program
-    from backtrail.agents.install.settings import plan_install
+    from backtrail.agents.install.programs import TITLES, hook_command, program, server_command
+    from backtrail.agents.install.settings import plan_install, plan_server
 
-    edits = [plan_install(program(agent), hook_command(agent)) for agent in _chosen(agents) or _found()]
+    if mcp and importlib.util.find_spec("mcp") is None:
+        raise MissingExtra("backtrail mcp", "mcp")
+    edits = []
+    for agent in _chosen(agents) or _found():
+        hook = plan_install(program(agent), hook_command(agent))
+        edits += plan_server(hook, program(agent), server_command(agent)) if mcp else [hook]
     if not edits:
         raise click.ClickException("none of the agents is on this machine: name one to install the hook for it anyway")
     _carry_out(context, edits, "install", dry_run=dry_run, yes=yes)
     if context.json or dry_run:
         return
-    if any(edit.agent == "codex" and edit.changes for edit in edits):
+    if any(edit.agent == "codex" and edit.path.suffix == ".json" and edit.changes for edit in edits):
         print_line("Codex runs the hook after you have approved it: start `codex`, and type /hooks")
-    titles = ", ".join(TITLES[edit.agent] for edit in edits)
+    titles = ", ".join(dict.fromkeys(TITLES[edit.agent] for edit in edits))
     print_line(f"sessions that {titles} starts from now on are captured; `backtrail agents status` tells how it stands")
 
 
@@ -56,16 +67,22 @@ def install(context: CommandContext, agents: tuple[str, ...], dry_run: bool, yes
 @yes_option
 @with_context
 def uninstall(context: CommandContext, agents: tuple[str, ...], dry_run: bool, yes: bool) -> None:
-    """Take the hook out of the agents' settings again: of all agents, or of those that are named.
+    """Take the hook and the MCP server out of the agents' settings again: of all agents, or of those that are named.
 
     A file that nobody has changed since becomes what it was. What was captured stays in the store.
     """
     from backtrail.agents.events import AGENTS
     from backtrail.agents.install.programs import program
-    from backtrail.agents.install.settings import plan_uninstall
+    from backtrail.agents.install.settings import plan_server, plan_uninstall
 
-    edits = [plan_uninstall(program(agent)) for agent in _chosen(agents) or AGENTS]
+    edits = []
+    for one in map(program, _chosen(agents) or AGENTS):
+        hook, *server = plan_server(plan_uninstall(one), one, None)
+        edits += [hook, *(edit for edit in server if edit.changes)]
     _carry_out(context, edits, "uninstall", dry_run=dry_run, yes=yes)
+
+
+command.add_command(import_command)
 
 
 @command.command(cls=Command, epilog="\b\nExample:\n  backtrail agents status")

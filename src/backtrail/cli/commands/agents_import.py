@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from backtrail.cli.context import Command, CommandContext, ExitCode, with_context
+from backtrail.cli.context import Command, CommandContext, with_context
 
 
 @click.command(
@@ -30,22 +30,14 @@ def command(context: CommandContext, agents: tuple[str, ...], directory: str | N
     """
     from pathlib import Path
 
-    import msgspec
-
     from backtrail.agents.events import AGENTS, check_agent
     from backtrail.agents.import_sessions import import_sessions
-    from backtrail.cli.agent_store import agent_store
-    from backtrail.cli.formatting import safe
+    from backtrail.cli.import_report import print_report
     from backtrail.cli.output import progress
 
     chosen = [check_agent(name) for name in agents] or list(AGENTS)
     if directory is not None and len(chosen) != 1:
         raise click.UsageError("--dir is the directory of one agent: name it.")
-    with agent_store(context, create=True) as store, progress("importing") as step:
+    with context.agents_store(create=True) as store, progress("importing") as step:
         report = import_sessions(store, chosen, None if directory is None else Path(directory), step)
-    if context.json:
-        context.print_json(msgspec.to_builtins(report))
-    else:
-        click.echo(safe(str(report)))
-    if report.failed:
-        raise click.exceptions.Exit(ExitCode.FAILED)
+    print_report(context, report)

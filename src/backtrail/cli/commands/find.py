@@ -80,12 +80,10 @@ def _threads(store: Store, prefix: str) -> Iterator[Thread[Any]]:
 
 
 def _matching_messages(thread: Thread[Any], text: str) -> Iterator[tuple[Checkpoint, int | None, str]]:
-    from backtrail.render.text_search import Wanted, matching_messages
+    from backtrail.render.message_search import find_text
 
-    head = thread.head
-    if head is not None:
-        for found in matching_messages(thread, head, Wanted(text)):
-            yield head, found.number, f"{found.role}: {found.before}{found.match}{found.after}"
+    for found in find_text(thread, text):
+        yield found.checkpoint, found.number, f"{found.role}: {found.excerpt}"
 
 
 def _print_found(found: list[tuple[Checkpoint, int | None, str]]) -> None:

@@ -13,9 +13,11 @@ import pytest
 import backtrail
 from backtrail.agents.capture import capture
 from backtrail.agents.events import AGENTS, Event, thread_id
+from backtrail.agents.going_back import rewind
 from backtrail.agents.import_sessions import import_sessions
 from backtrail.agents.sessions import newest_session, session_of
 from backtrail.render.agent_turns import find_turns
+from fix_captured import CapturedSession
 from fix_stores import EVERY_ENGINE, open_stores
 from fix_transcripts import PROMPTS, SESSIONS, put_session, recorded_lines
 
@@ -246,6 +248,30 @@ def test_a_transcript_that_was_rewritten_is_skipped(store: Any, home: Path) -> N
     assert "rewritten" in report.skipped[0].reason
 
 
+def test_a_transcript_that_was_moved_is_the_same_one(store: Any, home: Path) -> None:
+    lines = recorded_lines("codex")
+    path = put_session("codex", home, lines[:20])
+    import_sessions(store, AGENTS)
+    path.unlink()
+    archived = home / ".codex/archived_sessions" / path.name
+    archived.parent.mkdir()
+    archived.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    assert outcomes(import_sessions(store, AGENTS)) == {"updated": 1}
+    assert thread_of(store, "codex").load()["messages"] == lines
+
+
+def test_a_session_that_a_rewind_made_is_left_to_the_hook(
+    store: Any, home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    CapturedSession(store, "claude", home, tmp_path / "project").play()
+    session = session_of(store, thread_of(store, "claude").id)
+    assert session is not None
+    made = rewind(store, session, 2, files=False).session
+    assert made.thread_id != session.thread_id
+    report = import_sessions(store, AGENTS)
+    assert sorted(line.id or "" for line in report.unchanged) == sorted([made.thread_id, session.thread_id])
+
+
 def test_another_conversation_under_the_same_id_is_left_as_it_is(store: Any, home: Path) -> None:
     put_session("opencode", home)
     thread = thread_of(store, "opencode")
@@ -307,10 +333,11 @@ HOSTILE: dict[str, bytes] = {
     "not an object": b"1\n[]\nnull\n",
     "huge number": b'{"type": "user", "sessionId": "s", "uuid": "u", "n": 1' + b"0" * 5000 + b"}\n",
     "half a surrogate pair": b'{"type": "user", "uuid": "u", "message": {"role": "user", "content": "\\ud800"}}\n',
-    "times that no calendar has": b'{"type": "user", "uuid": "u", "timestamp": "9999-99-99", "message": {"role":'
-    b' "user", "content": "x"}}\n{"type": "user", "uuid": "v", "timestamp": "9999-12-31T23:59:59-14:00", "message": {"role":'
-    b' "user", "content": "y"}}\n{"type": "user", "uuid": "w", "timestamp": "0001-01-01T00:00:00Z", "message": {"role":'
-    b' "user", "content": "z"}}\n',
+    "times that no calendar has": b"".join(
+        b'{"type": "user", "uuid": "%s", "timestamp": "%s", "message": {"role": "user", "content": "x"}}\n'
+        % (time, time)
+        for time in (b"9999-99-99", b"9999-12-31T23:59:59-14:00", b"0001-01-01T00:00:00Z")
+    ),
 }
 
 
@@ -358,3 +385,14 @@ def test_a_link_in_an_agents_directory_is_not_followed(store: Any, home: Path, t
 
 def test_nothing_on_disk_is_nothing_imported(store: Any, home: Path) -> None:
     assert outcomes(import_sessions(store, AGENTS)) == {}
+
+
+@agents
+def test_a_session_is_exported_as_markdown_without_what_is_no_message(store: Any, home: Path, agent: Any) -> None:
+    put_session(agent, home)
+    import_sessions(store, AGENTS)
+    text = store.export(thread_of(store, agent).id, format="markdown")
+    for prompt in PROMPTS[agent]:
+        assert prompt in text
+    assert "*(nothing)*" not in text
+    assert len(store.export(thread_of(store, agent).id).splitlines()) == len(recorded_lines(agent)) + 1
