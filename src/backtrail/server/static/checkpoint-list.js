@@ -253,7 +253,7 @@ export class CheckpointList {
       }),
       row.files ? h("span", { class: "tag", title: "with a snapshot of files" }, "files") : null);
     const summary = row.added || "no change";
-    const role = row.role ? h("span", { class: `role ${row.role}` }, row.role) : null;
+    const role = row.role && row.role !== "message" ? h("span", { class: `role ${row.role}` }, row.role) : null;
     const side = h("span", { class: "side" },
       h("span", { class: "wrote", title: `${summary}, ${bytes(row.written)} written` }, bytes(row.written)),
       h("time", { datetime: row.created_at, title: new Date(row.created_at).toLocaleString() }, age(row.created_at)));

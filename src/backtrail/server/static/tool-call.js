@@ -7,7 +7,7 @@ import { cutNote, isCut, oneLine, shownText } from "./truncated.js";
 
 const STATES = { waiting: "no result", ok: "done", failed: "failed" };
 const PATHS = ["file_path", "path", "filePath", "filename", "file", "notebook_path"];
-const SHORT = ["command", "cmd", ...PATHS, "pattern", "query", "url", "description", "prompt"];
+const SHORT = ["command", "cmd", "pattern", "query", "url", ...PATHS, "description", "prompt"];
 
 export class ToolCall {
   constructor(call, message) {
