@@ -10,13 +10,17 @@ import backtrail
 from fix_inspector import Inspector, inspector
 
 
+def _look_and_ask(run: backtrail.Run) -> None:
+    run.step("look", lambda: {"sum": 42})
+    run.ask("pay?", "Pay 42?", {"type": "boolean"}, about={"sum": 42})
+
+
 @pytest.fixture
 def runs() -> Iterator[Inspector]:
     """A run that waits for an answer, and one that failed."""
     with backtrail.open("memory:") as store:
         with pytest.raises(backtrail.Suspended), store.run("pay", task="pay the bill") as run:
-            run.step("look", lambda: {"sum": 42})
-            run.ask("pay?", "Pay 42?", {"type": "boolean"}, about={"sum": 42})
+            _look_and_ask(run)
         with pytest.raises(ZeroDivisionError), store.run("broken") as run:
             run.step("divide", lambda: 1 // 0)
         store.thread("plain").save({"n": 1})

@@ -12,11 +12,15 @@ from .conftest import Open
 from .test_addresses import _choose
 
 
+def _look_and_ask(run: backtrail.Run) -> None:
+    run.step("look <b>up</b>", lambda: {"sum": 42})
+    run.ask("pay?", "Pay <b>42</b>?", {"type": "boolean"}, about={"sum": 42})
+
+
 def test_a_question_is_answered_with_the_buttons_of_its_schema(open_page: Open) -> None:
     with backtrail.open("memory:") as store:
         with pytest.raises(backtrail.Suspended), store.run("pay", task="pay the bill") as run:
-            run.step("look <b>up</b>", lambda: {"sum": 42})
-            run.ask("pay?", "Pay <b>42</b>?", {"type": "boolean"}, about={"sum": 42})
+            _look_and_ask(run)
         with inspector(store) as served:
             page = open_page(served)
             _choose(page, "pay")

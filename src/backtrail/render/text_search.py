@@ -1,7 +1,7 @@
 """Looks for text in conversations, message by message, and gives what is around each match.
 
-`backtrail find --text`, the inspector and the MCP server use it. It reads every message, so its cost grows with what is stored; an
-index, once there is one, has its place in front of it: it would say which threads to read.
+`backtrail find --text`, the inspector and the MCP server use it. It reads every message, so its cost grows with what is
+stored; an index, once there is one, has its place in front of it: it would say which threads to read.
 """
 
 from __future__ import annotations

@@ -15,12 +15,12 @@ import msgspec
 
 from backtrail import BacktrailError, Checkpoint, NotFound, Outline, Store, Thread
 from backtrail.lru import LRU
+from backtrail.render.conversation_turns import ConversationTurn, turns_of
 from backtrail.render.graph import ancestry
 from backtrail.render.jsonable import truncate
 from backtrail.render.message_facts import facts_of
 from backtrail.render.message_images import Image
 from backtrail.render.message_parser import conversation_key, first_number, is_message, parse_message
-from backtrail.render.turns import Turn, turns_of
 from backtrail.server import requests, responses
 from backtrail.server.history_cache import HistoryCache
 
@@ -38,7 +38,7 @@ class Conversations:
         self._histories = histories
         self._lock = threading.Lock()  # around the caches: requests run in several threads
         self._counts: LRU[tuple[str, str], int] = LRU(_CACHED_COUNTS)
-        self._turns: LRU[str, list[Turn]] = LRU(_CACHED_TURNS)
+        self._turns: LRU[str, list[ConversationTurn]] = LRU(_CACHED_TURNS)
 
     def messages(self, request: requests.MessagesRequest, checkpoint: Checkpoint) -> responses.MessagesResponse:
         """A page of the conversation at a checkpoint."""
@@ -99,7 +99,7 @@ class Conversations:
             shown.append(one | {"number": number, "first": first, "last": last})
         return {"total": len(found), "start": request.start, "turns": shown, "totals": _totals(found)}
 
-    def _all_turns(self, handle: Thread[Any], checkpoint: Checkpoint, key: str) -> list[Turn]:
+    def _all_turns(self, handle: Thread[Any], checkpoint: Checkpoint, key: str) -> list[ConversationTurn]:
         with self._lock:
             found = self._turns.get(checkpoint.id)
         if found is None:
@@ -156,7 +156,7 @@ def _seconds(first: responses.StepJson, last: responses.StepJson) -> float | Non
     return (ended - began).total_seconds() if ended > began else None
 
 
-def _totals(turns: list[Turn]) -> responses.TotalsJson:
+def _totals(turns: list[ConversationTurn]) -> responses.TotalsJson:
     tokens = [turn.tokens for turn in turns if turn.tokens is not None]
     costs = [turn.cost for turn in turns if turn.cost is not None]
     by_model: dict[str, dict[str, int]] = {}

@@ -31,7 +31,7 @@ class ToolCount(msgspec.Struct, frozen=True):
     failed: int
 
 
-class Turn(msgspec.Struct, frozen=True):
+class ConversationTurn(msgspec.Struct, frozen=True):
     """The messages from `start` up to `stop`. `tokens`, `cost`, `duration` (seconds) and `model` are None if no message
     of the turn has them; `cost` is the sum of what the messages say."""
 
@@ -48,7 +48,7 @@ class Turn(msgspec.Struct, frozen=True):
     duration: float | None
 
 
-def turns_of(messages: Sequence[Any]) -> list[Turn]:
+def turns_of(messages: Sequence[Any]) -> list[ConversationTurn]:
     """The turns of a conversation, oldest first."""
     starts = [index for index, message in enumerate(messages) if _begins(message)]
     if not messages:
@@ -66,7 +66,7 @@ def _begins(message: Any) -> bool:
     return message_shapes.is_user_turn(message)
 
 
-def _turn(messages: Sequence[Any], start: int, stop: int) -> Turn:
+def _turn(messages: Sequence[Any], start: int, stop: int) -> ConversationTurn:
     parsed = [parse_message(message) for message in messages[start:stop]]
     facts = [facts_of(message) for message in messages[start:stop]]
     failures = {result.id for message in parsed for result in message.results if result.failed}
@@ -75,7 +75,7 @@ def _turn(messages: Sequence[Any], start: int, stop: int) -> Turn:
     tokens = [fact.tokens for fact in facts if fact.tokens is not None]
     costs = [fact.cost for fact in facts if fact.cost is not None]
     spoken = start < len(messages) and _begins(messages[start])
-    return Turn(
+    return ConversationTurn(
         start,
         stop,
         short_text(parsed[0].text, _TEXT) if spoken else "",
