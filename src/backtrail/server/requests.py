@@ -281,9 +281,9 @@ class AnswerRequest(ThreadRequest, frozen=True, kw_only=True):
 
 
 class RunForkRequest(ThreadRequest, frozen=True, kw_only=True):
-    """Start a new run before the step `step`; `to` names it."""
+    """Start a new run before a step, given by its name or by its number, from 1; `to` names the run."""
 
-    step: str
+    step: str | int
     to: str | None = None
 
 

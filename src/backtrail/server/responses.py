@@ -5,7 +5,15 @@ from __future__ import annotations
 from typing import Any, Literal, TypedDict
 
 from backtrail.model import Shape
-from backtrail.render.json_records import ChangeJson, CheckpointJson, ForkJson, ThreadJson
+from backtrail.render.json_records import (
+    ChangeJson,
+    CheckpointJson,
+    FailureJson,
+    ForkJson,
+    PendingJson,
+    RunStepJson,
+    ThreadJson,
+)
 from backtrail.render.turn_details import TurnJson
 
 
@@ -414,52 +422,23 @@ class UndoResponse(RestoreJson):
     head: CheckpointJson
 
 
-class RunStepJson(TypedDict):
-    """A recorded step of a run: a step, a question (`ask`) or a sleep. `by`: who answered."""
-
-    kind: str
-    name: str
-    key: str | int | None
-    status: str
-    started_at: str
-    seconds: float
-    attempts: int
-    result: Any
-    error: str | None
-    by: str | None
-
-
-class QuestionJson(TypedDict):
-    """A question that waits for an answer; `schema` is the form of the answer, as JSON Schema."""
-
-    run: str
-    task: str
-    name: str
-    question: Any
-    about: Any
-    schema: dict[str, Any] | None
-    digest: str
-    asked_at: str
-    expires_at: str | None
-
-
 class RunResponse(TypedDict):
     """A run; `status` is null if the thread is none. `steps` are the last of `steps_total`."""
 
     status: str | None
     task: str
     result: Any
-    error: str | None
+    error: FailureJson | None
     due_at: str | None
     steps: list[RunStepJson]
     steps_total: int
-    questions: list[QuestionJson]
+    questions: list[PendingJson]
 
 
 class PendingResponse(TypedDict):
     """Questions that wait for an answer, newest first."""
 
-    questions: list[QuestionJson]
+    questions: list[PendingJson]
 
 
 class DeleteResponse(TypedDict):

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from backtrail import InvalidInput, Store, ThreadNotFound
-from backtrail.render.json_records import thread_json
+from backtrail.render.json_records import PendingJson, failure_json, pending_json, step_json, thread_json, time_json
 from backtrail.render.jsonable import from_json, to_json, truncate
 from backtrail.server import requests, responses
 
@@ -37,37 +35,24 @@ class Runs:
             }
         run = self._store.run(request.thread)
         outcome, steps = run.outcome(), run.steps()
-        listed = [one for one in self._store.runs(request.thread, limit=1, status="all") if one.id == request.thread]
+        task = self._store.thread(request.thread).pick(["task"]).get("task")
         return {
             "status": outcome.status,
-            "task": listed[0].task if listed else "",
+            "task": task if isinstance(task, str) else "",
             "result": truncate(to_json(outcome.result), _SHOWN_VALUE),
-            "error": str(outcome.error) if outcome.error is not None else None,
-            "due_at": outcome.due_at.isoformat() if outcome.due_at is not None else None,
-            "steps": [_step_json(step) for step in steps[-_SHOWN_STEPS:]],
+            "error": failure_json(outcome.error),
+            "due_at": time_json(outcome.due_at),
+            "steps": [truncate(step_json(step), _SHOWN_VALUE) for step in steps[-_SHOWN_STEPS:]],
             "steps_total": len(steps),
-            "questions": [one for one in self._pending(request.thread) if one["run"] == request.thread],
+            "questions": [one for one in self._pending(request.thread) if one["run_id"] == request.thread],
         }
 
     def pending(self, request: requests.PendingRequest) -> responses.PendingResponse:
         """Questions that wait for an answer, newest first."""
         return {"questions": self._pending(request.prefix, request.limit)}
 
-    def _pending(self, prefix: str, limit: int = 1000) -> list[responses.QuestionJson]:
-        return [
-            {
-                "run": one.run_id,
-                "task": one.task,
-                "name": one.name,
-                "question": truncate(to_json(one.question), _SHOWN_VALUE),
-                "about": truncate(to_json(one.about), _SHOWN_VALUE),
-                "schema": one.schema,
-                "digest": one.digest,
-                "asked_at": one.asked_at.isoformat(),
-                "expires_at": one.expires_at.isoformat() if one.expires_at is not None else None,
-            }
-            for one in self._store.pending(prefix, limit=limit)
-        ]
+    def _pending(self, prefix: str, limit: int = 1000) -> list[PendingJson]:
+        return [truncate(pending_json(one), _SHOWN_VALUE) for one in self._store.pending(prefix, limit=limit)]
 
     def answer(self, request: requests.AnswerRequest) -> responses.RunResponse:
         """Answer a question of a run. The first answer counts; `digest` is that of the question that was shown."""
@@ -86,18 +71,3 @@ class Runs:
             raise InvalidInput(f"thread {request.thread!r} is no run")
         self._store.resubmit(request.thread)
         return self.run(request)
-
-
-def _step_json(step: Any) -> responses.RunStepJson:
-    return {
-        "kind": step.kind,
-        "name": step.name,
-        "key": step.key,
-        "status": step.status,
-        "started_at": step.started_at.isoformat(),
-        "seconds": step.seconds,
-        "attempts": step.attempts,
-        "result": truncate(to_json(step.result), _SHOWN_VALUE),
-        "error": str(step.error) if step.error is not None else None,
-        "by": step.by,
-    }

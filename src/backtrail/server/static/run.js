@@ -17,12 +17,13 @@ export async function drawRun(view, app, signal) {
   view.replaceChildren(
     h("p", { class: "hint" }, h("b", { class: `run-status ${run.status}` }, run.status), run.task ? ` · ${run.task}` : "",
       ` · ${plural(run.steps_total, "step")}`, run.due_at ? [" · due ", new Date(run.due_at).toLocaleString()] : null, " ", resubmit),
-    run.error ? h("p", { class: "problem" }, run.error) : "",
+    run.error ? h("p", { class: "problem" }, failure(run.error)) : "",
     ...run.questions.map((question) => questionForm(question, app, again)),
     timeline(run, app),
     run.result !== null ? section("Result", codeBlock(JSON.stringify(run.result, null, 2), "json")) : "");
 }
 
+const failure = (error) => (error.message ? `${error.type}: ${error.message}` : error.type);
 const section = (title, body) => h("section", { class: "part" }, h("h3", {}, title), body);
 
 function timeline(run, app) {
@@ -31,16 +32,16 @@ function timeline(run, app) {
   const end = Math.max(...run.steps.map((step) => Date.parse(step.started_at) + step.seconds * 1000), begin + 1);
   const left = run.steps_total - run.steps.length;
   return h("ol", { class: "timeline", "aria-label": "Steps" }, left > 0 ? h("li", { class: "dim" }, `… ${plural(left, "earlier step")}`) : null,
-    run.steps.map((step) => {
+    run.steps.map((step, index) => {
       const bar = h("i", { class: `span ${step.status}` });
       const at = (Date.parse(step.started_at) - begin) / (end - begin);
       bar.style.marginLeft = `${(at * 100).toFixed(2)}%`;
       bar.style.width = `${Math.max(0.6, ((step.seconds * 1000) / (end - begin)) * 100).toFixed(2)}%`;
       const facts = [step.kind === "step" ? "" : step.kind, duration(step.seconds), step.attempts > 1 ? plural(step.attempts, "attempt") : "",
         step.by ? `by ${step.by}` : ""].filter(Boolean).join(" · ");
-      const inside = [step.error ? h("p", { class: "problem" }, step.error) : null,
+      const inside = [step.error ? h("p", { class: "problem" }, failure(step.error)) : null,
         step.result !== null ? codeBlock(JSON.stringify(step.result, null, 2), "json") : null,
-        app.readOnly ? null : h("button", { type: "button", class: "act", onclick: () => forkAt(step, app) }, "Fork before this step")];
+        app.readOnly ? null : h("button", { type: "button", class: "act", onclick: () => forkAt(left + index + 1, app) }, "Fork before this step")];
       return h("li", {}, h("details", { class: "fold call" }, h("summary", {}, h("span", {}, h("b", {}, step.name),
         step.key !== null ? h("span", { class: "args" }, String(step.key)) : null), h("span", { class: "outcome" }, facts,
         h("span", { class: `mark ${step.status === "failed" ? "failed" : step.status === "started" ? "waiting" : "ok"}` }, step.status))),
@@ -48,8 +49,8 @@ function timeline(run, app) {
     }));
 }
 
-const forkAt = (step, app) => attempt(async () => {
-  const made = await post("/fork_run", { thread: app.place.thread, step: step.name });
+const forkAt = (number, app) => attempt(async () => {
+  const made = await post("/fork_run", { thread: app.place.thread, step: number });
   toast(`Forked to ${made.thread.id}`);
   await app.actions.open(made.thread.id);
 });
@@ -58,7 +59,7 @@ const forkAt = (step, app) => attempt(async () => {
 function questionForm(question, app, done) {
   const fields = answerFields(question.schema);
   const send = (value) => attempt(async () => {
-    await post("/answer", { thread: question.run, name: question.name, value, digest: question.digest, by: by.value.trim() || null });
+    await post("/answer", { thread: question.run_id, name: question.name, value, digest: question.digest, by: by.value.trim() || null });
     toast(`Answered ${question.name}`);
     done();
   });
