@@ -25,8 +25,8 @@ from backtrail.workspace import AsyncWorkspace, Workspace
 
 NAMES = {
     "store": (
-        "thread session run workspace threads sessions runs count stats ping close prune janitor verify compact copy_to "
-        "pending answer due submit resubmit work replay"
+        "thread session run workspace threads sessions runs count stats ping close prune janitor verify compact "
+        "copy_to pending answer due submit resubmit work replay"
     ),
     "thread": (
         "id head step exists save append update load get history find fork rewind undo redo diff common_ancestor "
@@ -37,7 +37,8 @@ NAMES = {
         "fork thread load get history diff annotate undo redo"
     ),
     "run": "iteration messages system_prompt input_tokens output_tokens custom checkpoint exists resume finish "
-    "load get history diff annotate undo redo rewind step ask sleep sleep_until steps outcome fork status input result error",
+    "load get history diff annotate undo redo rewind "
+    "step ask sleep sleep_until steps outcome fork status input result error",
     "workspace": "snapshot restore diff snapshots undo",
     "janitor": "start stop status",
     "lock": "acquire renew release",
@@ -174,7 +175,7 @@ def test_the_values_and_errors_have_their_names() -> None:
     assert set(fields.split()) == set(backtrail.Checkpoint.__struct_fields__)
     listed = "id kind head step count created_at updated_at size version damage"
     assert set(listed.split()) == set(backtrail.ThreadInfo.__struct_fields__)
-    policy = "keep_last max_age ttl keep_labelled keep_tags undo_window"
+    policy = "keep_last max_age ttl keep_labelled keep_tags undo_window finished_runs"
     assert set(policy.split()) == set(backtrail.Retention.__struct_fields__)
     under = {
         "NotFound": "ThreadNotFound CheckpointNotFound NoCheckpoint",

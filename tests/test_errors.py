@@ -131,7 +131,10 @@ def test_who_holds_a_lock_is_said_in_words_and_each_holder_is_another(store: bac
 def test_a_run_that_is_over_says_so(store: backtrail.Store) -> None:
     with store.run("r") as run:
         run.checkpoint()
-    with pytest.raises(backtrail.ThreadNotFound, match=r"run 'r' has nothing to resume: .*store\.runs\(\)"):
+    with pytest.raises(backtrail.RunFinished, match=r"run 'r' has finished: begin another"), store.run("r"):
+        raise AssertionError("never reached")
+    store.run("r").finish(delete=True)
+    with pytest.raises(backtrail.ThreadNotFound, match=r"run 'r' has nothing to resume: .*deleted"):
         store.run("r").resume()
 
 

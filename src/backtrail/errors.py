@@ -181,11 +181,11 @@ class Suspended(BaseException):
         run_id: str,
         questions: tuple[str, ...] = (),
         until: dt.datetime | None = None,
-        reason: str | None = None,
+        why: str | None = None,
     ) -> None:
         waits = [f"for an answer to {', '.join(map(repr, questions))}"] if questions else []
         waits += [f"until {until.isoformat(timespec='seconds')}"] if until is not None else []
-        super().__init__(f"run {run_id!r} {reason or 'waits ' + ' or '.join(waits)}: it goes on when it is resumed")
+        super().__init__(f"run {run_id!r} {why or 'waits ' + ' or '.join(waits)}: it goes on when it is resumed")
         self.run_id = run_id
         self.questions = questions
         self.until = until

@@ -207,9 +207,9 @@ class Store:
 
         A function gets the run and its input, and returns the result. New, answered and due runs are taken up, and
         those that a worker left behind that died; any number of processes may work at once, and none does a run that
-        another does. To stop (`stop` can be set instead of a signal), runs stop before their next step, ready for another
-        worker; after `grace` seconds they are not waited for. With `drain`, it returns once nothing is ready or due.
-        Returns how many runs were taken up.
+        another does. To stop (`stop` can be set instead of a signal), runs stop before their next step, ready for
+        another worker; after `grace` seconds they are not waited for. With `drain`, it returns once nothing is ready or
+        due. Returns how many runs were taken up.
         """
         from backtrail.run.sync_worker import Worker
         from backtrail.run.work_core import WorkCore

@@ -457,3 +457,35 @@ def test_redo_does_again_what_undo_took_back(run: Run) -> None:
     assert run("redo", "talk", "--json").data["head"]["step"] == 4
     ended = run("redo", "talk")
     assert (ended.code, "nothing to redo" in ended.err) == (3, True)
+
+
+def test_runs_are_submitted_worked_on_asked_about_and_read(tmp_path: Path, run: Run, monkeypatch: Any) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "some_agents.py").write_text(
+        "def pay(run, input):\n"
+        "    plan = run.step('plan', dict, input)\n"
+        "    return run.ask('ok?', 'Pay?', schema=bool, about=plan)\n"
+        "tasks = {'pay': pay}\n"
+    )
+    assert run("submit", "pay", '{"amount": 3}', "--id", "p").out == "p is ready\n"
+    assert run("work", "some_agents:tasks", "--drain", "--json").data == {"runs": 1}
+    assert [row["status"] for row in run("runs", "--json").data["runs"]] == ["waiting"]
+    [question] = run("pending", "--json").data["pending"]
+    assert (question["name"], question["about"], question["schema"]) == ("ok?", {"amount": 3}, {"type": "boolean"})
+    assert "Pay?" in run("pending").out
+    assert "does not fit" in run("answer", "p", "ok?", "perhaps").err
+    assert run("answer", "p", "ok?", "true", "--by", "ada", "--digest", question["digest"]).code == 0
+    assert "answered by ada" in run("answer", "p", "ok?", "false").err
+    assert run("work", "some_agents:pay", "--drain").code == 0
+    assert run("runs").out == "no run is waiting to be resumed\n"
+    assert [row["id"] for row in run("runs", "--all", "--json").data["runs"]] == ["p"]
+    assert "finished" in run("runs", "--status", "finished").out
+    told = run("steps", "p", "--json").data
+    assert (told["status"], told["result"], [step["name"] for step in told["steps"]]) == (
+        "finished",
+        True,
+        ["plan", "ok?"],
+    )
+    assert "plan" in run("steps", "p").out
+    assert run("work", "some_agents").code != 0
+    assert run("work", "some_agents:nothing").code != 0

@@ -31,6 +31,15 @@ CALLS = {
         ["THREAD", "sessionHOSTILE"],
         ["THREAD", "xHOSTILE"],
     ],
+    "steps": [["runHOSTILE"], ["nobodyHOSTILE"]],
+    "pending": [[], ["run"]],
+    "answer": [
+        ["runHOSTILE", "askHOSTILE", "xHOSTILE"],
+        ["runHOSTILE", "noneHOSTILE", "x"],
+        ["nobodyHOSTILE", "a", "b"],
+    ],
+    "submit": [["taskHOSTILE", "inputHOSTILE", "--id", "newHOSTILE"], ["otherHOSTILE", "--id", "newHOSTILE"]],
+    "work": [["moduleHOSTILE:x"], ["json:loads", "--drain"]],
     "find": [["--label", "labelHOSTILE"], ["--text", "owned"]],
     "ui": [["--port", "99999"], ["--host", "hostHOSTILE"]],
     "fork": [["THREAD", "THREAD"], ["THREAD", "forkHOSTILE"]],
@@ -76,10 +85,15 @@ def hostile_store(tmp_path: Path) -> Path:
         thread.save({"messages": [message], f"name{HOSTILE}": f"value{HOSTILE}"}, custom={"note": HOSTILE})
         thread.append("messages", [message], label=f"label{HOSTILE}", tags=[f"tag{HOSTILE}"])
         store.session(f"session{HOSTILE}").append(message)
-        with contextlib.suppress(InterruptedError), store.run(f"run{HOSTILE}", task=f"task{HOSTILE}") as run:
+        with contextlib.suppress(backtrail.Suspended), store.run(f"run{HOSTILE}", task=f"task{HOSTILE}") as run:
             run.messages.append(message)
             run.checkpoint()
-            raise InterruptedError
+            run.step(f"step{HOSTILE}", lambda: message)
+            with contextlib.suppress(ValueError):
+                run.step(f"fail{HOSTILE}", int, HOSTILE)
+            with contextlib.suppress(backtrail.Suspended):
+                run.ask(f"ask{HOSTILE}", f"question{HOSTILE}", about=message, schema={"const": f"a{HOSTILE}"})
+            raise backtrail.Suspended("run")
     (tmp_path / "files").mkdir()
     (tmp_path / "files" / f"bad{HOSTILE.replace('/', '')}.json").write_text(f"{{{HOSTILE}")
     return tmp_path

@@ -59,27 +59,27 @@ def test_a_worker_takes_only_runs_of_its_tasks_that_were_submitted(store: Any) -
     }
 
 
-def test_a_worker_goes_on_with_answered_and_due_runs(store: Any) -> None:
+def test_a_worker_goes_on_with_answered_and_due_runs(store: Any, later: Any) -> None:
     calls: list[str] = []
 
     def sync_task(run: Any, input: Any) -> Any:
         calls.append("task")
-        run.sleep("a moment", 0.1)
+        run.sleep("an hour", 3600)
         return run.ask("ok?", "?", schema=bool)
 
     async def async_task(run: Any, input: Any) -> Any:
         calls.append("task")
-        await run.sleep("a moment", 0.1)
+        await run.sleep("an hour", 3600)
         return await run.ask("ok?", "?", schema=bool)
 
     task = async_task if hasattr(store, "loop") else sync_task
-    store.submit("t", id="r", at=dt.datetime.now(dt.UTC) + dt.timedelta(seconds=0.1))
+    store.submit("t", id="r", at=dt.datetime.now(dt.UTC) + dt.timedelta(hours=1))
     assert store.runs()[0].status == "sleeping"
     assert store.work({"t": task}, drain=True) == 0
-    time.sleep(0.12)
+    later(3601)
     assert store.work({"t": task}, drain=True) == 1
     assert store.runs()[0].status == "sleeping"
-    time.sleep(0.12)
+    later(3601)
     assert store.work({"t": task}, drain=True) == 1
     assert store.runs()[0].status == "waiting"
     assert store.work({"t": task}, drain=True) == 0

@@ -106,12 +106,12 @@ def runs(store: backtrail.Store, turns: list[Turn]) -> None:
         assert_type(run.step("s", len, "x"), int)
         assert_type(run.step("s", len, "x", key="k", retry=backtrail.Retry(3)), int)
         assert_type(run.step(double)(3), int)
-        assert_type(run.step("d", key=lambda number: number)(double)(3), int)
+        assert_type(run.step("d", key=double)(double)(3), int)
         assert_type(run.ask("ok?", "?", schema=bool), Any)
         assert_type(run.status, RunStatus)
         assert_type(run.error, backtrail.Failure | None)
         run.step(double)("3")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
-        run.step("s", len, "x", retry=3)  # type: ignore[call-overload]  # pyright: ignore[reportCallIssue, reportArgumentType]
+        run.step("s", len, "x", retry=3)  # type: ignore[call-overload]  # pyright: ignore[reportArgumentType]
         run.checkpoint(model="small")  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
         run.messages = [{"role": "user"}]
         run.input_tokens += 3

@@ -15,7 +15,7 @@ from typing import Any, ParamSpec, TypeVar, overload
 from msgspec import UNSET
 
 from backtrail.async_runner import AsyncRunner, AwaitableList
-from backtrail.errors import InvalidInput, Unavailable
+from backtrail.errors import InvalidInput, Suspended, Unavailable
 from backtrail.history.thread_lock import POLL
 from backtrail.history.validation import check_seconds
 from backtrail.model import At, Checkpoint
@@ -26,6 +26,7 @@ from backtrail.run.model import Done, Key, Outcome, Retry, StepInfo
 from backtrail.run.run_core import RunCore, is_suspension
 from backtrail.run.steps import OnChange, StepOptions
 from backtrail.run.sync_api import Attributes, Raised
+from backtrail.run.times import check_moment
 from backtrail.thread.async_api import AsyncThread
 from backtrail.thread.views import AsyncThreadView
 from backtrail.typing import Files
@@ -224,9 +225,7 @@ class AsyncRun(Attributes, AsyncThreadView):
 
     async def sleep_until(self, name: str, time: dt.datetime, *, wait: float = 0.0) -> None:
         """Sleep until a time, which has a time zone: raises `Suspended` until it has come."""
-        if not isinstance(time, dt.datetime):
-            raise InvalidInput(f"time must be a datetime, not {type(time).__qualname__}")
-        await self._drive(questions.sleep(self._core, name, time, wait))
+        await self._drive(questions.sleep(self._core, name, check_moment(time), wait))
 
     async def _drive(self, commands: Commands[T]) -> T:
         """Do what a step asks for, and await it."""
@@ -353,7 +352,7 @@ class AsyncRun(Attributes, AsyncThreadView):
                 await self._settled(self._runner(self._core.leave(error)))
         finally:
             await self._settled(self._runner(self._core.release()))
-        if isinstance(error, BaseExceptionGroup) and is_suspension(error):
+        if error is not None and not isinstance(error, Suspended) and is_suspension(error):
             raise self._core.suspended() from None  # of a group of tasks; the caller need not know of it
 
     def __repr__(self) -> str:

@@ -141,14 +141,9 @@ class RunListing(CaptionedListing[RunInfo]):
     async def pending(
         self, context: Context, prefix: str = "", limit: int | None = None, after: str | None = None
     ) -> list[Pending]:
-        """The open questions of waiting runs, newest first. A run of which one question of several was answered is
-        ready, and the others are still open."""
-        heads: dict[str, Head] = {}
-        for one in ("waiting", "ready"):
-            for head in await list_heads(context, prefix, limit, after, KINDS[one], exact=True):
-                heads[head.thread] = head
+        """The open questions of waiting runs, newest first."""
         found: list[Pending] = []
-        for head in sorted(heads.values(), key=lambda head: (head.updated, head.thread), reverse=True):
+        for head in await list_heads(context, prefix, limit, after, KINDS["waiting"], exact=True):
             try:
                 facts = await self._read_facts(context, head)
                 found += await open_questions(context, head.thread, facts.task, facts.asked)

@@ -194,9 +194,10 @@ async def _save_answer(core: RunCore, name: str, entry: Question, value: Any, by
     left = {other: one for other, one in core.asked.items() if other != name}
     core.asked = left
     changes: dict[str, Any] = {STATUS: "ready"}
-    if left:
-        changes[ASKED] = {other: msgspec.structs.asdict(one) for other, one in left.items()}
-    drop = (DUE,) if left else (DUE, ASKED)
+    if left:  # the run waits for other answers too, but may go on with this one: it is due
+        shown = {other: msgspec.structs.asdict(one) for other, one in left.items()}
+        changes = {STATUS: "waiting", ASKED: shown, DUE: now}
+    drop = () if left else (DUE, ASKED)
 
     def plan(planner: Planner) -> PlannedRow:
         return planner.change(changes, append=(STEPS, [record.to_state()]), drop=drop)

@@ -120,12 +120,17 @@ def digest_of(values: Values, content: Any) -> bytes:
 def digest_of_call(values: Values, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bytes:
     """The digest of the arguments of a call. An argument that cannot be saved (a client, a function) counts by the name
     of its class."""
+    if not args and not kwargs:
+        return _NO_ARGUMENTS
     try:
         return digest_of(values, [list(args), dict(sorted(kwargs.items()))])
     except EncodeError:
         parts = [_part(values, value) for value in args]
         named = [[name, _part(values, kwargs[name])] for name in sorted(kwargs)]
         return digest_of(values, [parts, named])
+
+
+_NO_ARGUMENTS = blake3(msgspec.msgpack.encode([[], {}])).digest(16)
 
 
 def _part(values: Values, value: Any) -> list[Any]:

@@ -269,7 +269,7 @@ class RunCore(RunLease):
         for item in tail:
             self.recording.add(read_record(item))
         self.asked = self._read_asked(picked.get(ASKED, {}))
-        self.status, self._resumed = "ready", True
+        self.status, self._resumed = "waiting" if self.asked else "ready", True
         self.thread.base_id = root.checkpoint
         return True
 
@@ -381,7 +381,7 @@ class RunCore(RunLease):
     def check_not_stopped(self) -> None:
         """Leave the block before the next step if the worker is to end."""
         if self.stopping():
-            raise Suspended(self.id, reason="was stopped with its worker")
+            raise Suspended(self.id, why="was stopped with its worker")
 
     def claim(self, kind: str, name: str, key: Key | None, args: bytes, *, rerun: bool = False) -> Identity:
         """The identity of the step that a call means; see `Recording.claim`."""
@@ -471,7 +471,8 @@ class RunCore(RunLease):
 
     async def suspend(self) -> None:
         """Leave the run as one that waits, on the way out of its block; one that was stopped is ready to go on."""
-        if self.saved and (self.status not in ("waiting", "sleeping") or not self._resumed):
+        waits = self.status in ("waiting", "sleeping") and self._resumed and self.due == self._waiting(self.asked).due
+        if self.saved and not waits:
             await self.wait_for()
 
     def suspended(self) -> Suspended:

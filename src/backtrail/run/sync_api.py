@@ -23,6 +23,7 @@ from backtrail.run.lease import TTL
 from backtrail.run.model import Done, Failure, Key, Outcome, Retry, StepInfo
 from backtrail.run.run_core import RunCore
 from backtrail.run.steps import OnChange, StepOptions
+from backtrail.run.times import check_moment
 from backtrail.thread import Thread
 from backtrail.thread.views import ThreadView
 from backtrail.typing import Files
@@ -290,9 +291,7 @@ class Run(Attributes, ThreadView):
 
     def sleep_until(self, name: str, time: dt.datetime, *, wait: float = 0.0) -> None:
         """Sleep until a time, which has a time zone: raises `Suspended` until it has come."""
-        if not isinstance(time, dt.datetime):
-            raise InvalidInput(f"time must be a datetime, not {type(time).__qualname__}")
-        self._drive(questions.sleep(self._core, name, time, wait))
+        self._drive(questions.sleep(self._core, name, check_moment(time), wait))
 
     def _drive(self, commands: Commands[T]) -> T:
         """Do what a step asks for, in place."""

@@ -23,6 +23,14 @@ def check_time(value: Any, what: str) -> float | dt.datetime | None:
     return check_seconds(value, what)
 
 
+def check_moment(value: Any) -> dt.datetime:
+    """The argument, if it is a datetime with a time zone."""
+    moment = check_time(value, "time") if isinstance(value, dt.datetime) else None
+    if not isinstance(moment, dt.datetime):
+        raise InvalidInput(f"time must be a datetime, not {type(value).__qualname__}")
+    return moment
+
+
 def to_micros(value: Any, what: str, now: int) -> int | None:
     """Microseconds since 1970 of such a time; `now` is when a span begins."""
     limit = check_time(value, what)
