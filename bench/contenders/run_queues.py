@@ -15,7 +15,7 @@ from typing import Any
 
 import backtrail
 
-THREADS = 4  #: of each worker
+THREADS = 4  #: of each worker of ours; a queue of DBOS has its defaults, which set no limit
 
 
 def note(path: str, number: int) -> int:
@@ -40,7 +40,7 @@ def work(url: str, path: str) -> None:
 
 
 def work_dbos(url: str) -> None:
-    from dbos import DBOS, Queue
+    from dbos import DBOS
 
     config: Any = {
         "name": "bench",
@@ -51,7 +51,6 @@ def work_dbos(url: str) -> None:
         "executor_id": str(os.getpid()),
     }
     DBOS(config=config)
-    Queue("notes", worker_concurrency=THREADS)
     one = DBOS.step(name="note")(note)
 
     @DBOS.workflow(name="flow")
@@ -61,6 +60,8 @@ def work_dbos(url: str) -> None:
     print("ready", flush=True)
     sys.stdin.readline()
     DBOS.launch()
+    DBOS.register_queue("notes")
+    print("launched", flush=True)
     threading.Event().wait()
 
 
