@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from backtrail.render.message_facts import facts_of
 from backtrail.render.conversation_turns import turns_of
+from backtrail.render.message_facts import facts_of
 
 MESSAGES: dict[str, tuple[dict[str, Any], tuple[int, int, int]]] = {
     "anthropic": (
