@@ -40,6 +40,7 @@ CALLS = {
     ],
     "submit": [["taskHOSTILE", "inputHOSTILE", "--id", "newHOSTILE"], ["otherHOSTILE", "--id", "newHOSTILE"]],
     "work": [["moduleHOSTILE:x"], ["json:loads", "--drain"]],
+    "tail": [["THREAD"], ["sessionHOSTILE", "--full"], ["nobodyHOSTILE"]],
     "find": [["--label", "labelHOSTILE"], ["--text", "owned"]],
     "ui": [["--port", "99999"], ["--host", "hostHOSTILE"]],
     "fork": [["THREAD", "THREAD"], ["THREAD", "forkHOSTILE"]],
