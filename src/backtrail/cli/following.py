@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Iterator
 from itertools import takewhile
@@ -10,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from backtrail.cli.formatting import one_line
+from backtrail.cli.formatting import one_line, safe_json
 
 if TYPE_CHECKING:
     from backtrail import Checkpoint, Thread
@@ -41,7 +40,7 @@ def follow_log(thread: Thread[Any], seen: Checkpoint, *, as_json: bool) -> None:
     for found in new_checkpoints(thread, seen):
         for checkpoint in found:
             if as_json:
-                click.echo(json.dumps(checkpoint_json(checkpoint), ensure_ascii=False))
+                _echo_json_line(checkpoint_json(checkpoint))
                 continue
             change = summarize(thread, checkpoint)
             moved = "" if checkpoint.parent_id in known or len(found) > 1 else "head moved: "
@@ -49,6 +48,13 @@ def follow_log(thread: Thread[Any], seen: Checkpoint, *, as_json: bool) -> None:
             preview = f"  {one_line(change.role)}: {one_line(change.preview)}" if change.preview else ""
             click.echo(f"{moved}{checkpoint.step:>3} {checkpoint.id}{label}  {one_line(change.text)}{preview}")
         known = {checkpoint.id for checkpoint in found}
+
+
+def _echo_json_line(value: Any) -> None:
+    """Print JSON on one line, without control characters."""
+    from backtrail.render.jsonable import json_bytes
+
+    click.echo(safe_json(json_bytes(value).decode()))
 
 
 class MessageFollower:
@@ -90,7 +96,7 @@ class MessageFollower:
         for part in found.parts:
             self._printed[int(part.name)] = part.value
             if self._json:
-                click.echo(json.dumps(to_json(part.value), ensure_ascii=False))
+                _echo_json_line(to_json(part.value))
                 continue
             message = parse_message(part.value)
             if not message.bookkeeping:
