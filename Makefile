@@ -19,7 +19,7 @@ PIP    := -m pip install --quiet --disable-pip-version-check
 JOBS   ?= logical
 SPREAD := -n $(JOBS) --dist loadfile --no-loadscope-reorder
 
-.PHONY: help test test-fast test-nightly test-adapters test-adapters-newest test-suites browser shells pictures demo bench bench-quick bench-adapters bench-growth fuzz simulate several-processes run-kills lint format types layers check clean
+.PHONY: help test test-fast test-nightly test-adapters test-adapters-newest test-suites test-agents browser axe shells pictures demo bench bench-quick bench-adapters bench-growth fuzz simulate several-processes run-kills lint format types layers check clean
 .DELETE_ON_ERROR:
 
 help:
@@ -29,6 +29,7 @@ help:
 	@echo "make test-adapters  those of the frameworks' adapters only, in an environment of their own"
 	@echo "make test-adapters-newest  the same with the newest releases of the frameworks, and which those are"
 	@echo "make test-suites    the frameworks' own tests on backtrail's stores; downloads their sources"
+	@echo "make test-agents    going back with the real coding agents, offline; fetches them from npm into PROGRAMS (Linux)"
 	@echo "make demo           a short tour that prints what backtrail does"
 	@echo "make bench          the figures, next to the peers', in one run of 20 minutes"
 	@echo "make bench-quick    a part of them at a quarter of the size, in two minutes; nothing is written"
@@ -82,6 +83,14 @@ browser:
 			echo "no Chromium, and not root to install it: tests/ui will be left out"; \
 		fi; }
 
+# axe checks the accessibility tree of the inspector. It comes from npm, once; without npm its tests are left out.
+AXE := build/axe/axe.min.js
+axe:
+	@test -f $(AXE) || { command -v npm >/dev/null && mkdir -p build/axe \
+		&& (cd build/axe && timeout 60 npm pack --silent axe-core@4.14.0 >/dev/null 2>&1 \
+			&& tar xzf axe-core-4.14.0.tgz --strip-components 1 package/axe.min.js package/LICENSE); } \
+		|| echo "no axe: npm could not fetch it, tests/ui/test_accessibility.py will be left out"
+
 # Completion is tested in the shells that people use.
 shells:
 	@command -v zsh >/dev/null && command -v fish >/dev/null || { \
@@ -97,7 +106,7 @@ pictures: $(READY) browser
 	$(BIN)/python scripts/pictures.py
 
 # Whoever names tests in ARGS wants those, and not the adapters' first.
-test: $(READY) browser shells $(if $(ARGS),,test-adapters)
+test: $(READY) browser axe shells $(if $(ARGS),,test-adapters)
 	$(BIN)/python -m pytest $(SPREAD) $(ARGS)
 
 # Whatever is tried in samples by `make test` is tried completely.
@@ -105,7 +114,7 @@ test-nightly: $(READY)
 	$(BIN)/python -m pytest $(SPREAD) -m nightly --timeout 3600 $(ARGS)
 
 test-fast: $(READY)
-	$(BIN)/python -m pytest $(SPREAD) -m "not server and not browser and not slow and not nightly" $(ARGS)
+	$(BIN)/python -m pytest $(SPREAD) -m "not server and not browser and not slow and not nightly and not agents" $(ARGS)
 
 test-adapters: $(FRAMES_READY)
 	$(FRAMES)/bin/python -m pytest $(SPREAD) tests/adapters $(ADAPTER_ARGS)
@@ -121,6 +130,13 @@ test-adapters-newest:
 
 test-suites: $(SUITES_READY)
 	$(SUITES)/bin/python tests/adapters/suites/run.py $(ARGS)
+
+# In a network of its own, in which only loopback is reachable: the agents ask a model server of the tests.
+PROGRAMS ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/backtrail-tests/agents
+test-agents: $(READY)
+	PYTHONPATH=tests $(BIN)/python -m agents_real.programs "$(PROGRAMS)"
+	BACKTRAIL_TEST_PROGRAMS="$(PROGRAMS)" unshare --net --map-root-user sh -c 'ip link set lo up && exec "$$@"' sh \
+		$(BIN)/python -m pytest $(SPREAD) -m agents --timeout 3600 tests/agents_real $(ARGS)
 
 demo: $(READY)
 	$(BIN)/python examples/demo.py $(ARGS)

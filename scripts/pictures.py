@@ -51,18 +51,20 @@ def log_svg(store: Path) -> None:
 
 
 @contextmanager
-def running_inspector(store: Path) -> Iterator[str]:
-    """Run `backtrail ui` on a free port; gives its URL."""
+def running_inspector(store: Path) -> Iterator[dict[str, str]]:
+    """Run `backtrail ui` on a free port; gives what it prints: its URL and the token."""
     command = [sys.executable, "-m", "backtrail.cli", "ui", "--store", store.name, "--port", "0", "--json"]
     with subprocess.Popen(command, cwd=store.parent, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         try:
-            yield json.loads(process.stdout.readline())["data"]["url"]
+            yield json.loads(process.stdout.readline())["data"]
         finally:
             process.terminate()
 
 
-def inspector_png(browser: Browser, url: str, name: str, *, width: int, height: int, scheme: str, pane: str) -> None:
+def inspector_png(
+    browser: Browser, served: dict[str, str], name: str, *, width: int, height: int, scheme: str, pane: str
+) -> None:
     """Save one picture of the inspector."""
     context = browser.new_context(
         viewport={"width": width, "height": height},
@@ -70,7 +72,9 @@ def inspector_png(browser: Browser, url: str, name: str, *, width: int, height: 
         device_scale_factor=2,
     )
     page = context.new_page()
-    page.goto(url)
+    # The link opens one page: the others get the token from here.
+    page.add_init_script(f"sessionStorage.setItem('backtrail-token', {json.dumps(served['token'])})")
+    page.goto(served["url"].partition("#")[0])
     page.locator(f'[data-thread="{THREAD}"]').click()
     page.locator(".row").first.wait_for()
     if pane == "detail":
@@ -91,11 +95,11 @@ def main() -> None:
         store = Path(directory) / "agents.db"
         build(str(store))
         log_svg(store)
-        with sync_playwright() as playwright, running_inspector(store) as url:
+        with sync_playwright() as playwright, running_inspector(store) as served:
             browser = playwright.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
-            inspector_png(browser, url, "inspector.png", width=1440, height=860, scheme="light", pane="detail")
-            inspector_png(browser, url, "inspector-dark.png", width=1440, height=860, scheme="dark", pane="detail")
-            inspector_png(browser, url, "inspector-phone.png", width=390, height=780, scheme="dark", pane="history")
+            inspector_png(browser, served, "inspector.png", width=1440, height=860, scheme="light", pane="detail")
+            inspector_png(browser, served, "inspector-dark.png", width=1440, height=860, scheme="dark", pane="detail")
+            inspector_png(browser, served, "inspector-phone.png", width=390, height=780, scheme="dark", pane="history")
             browser.close()
 
 

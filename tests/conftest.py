@@ -33,7 +33,7 @@ settings.load_profile("backtrail")
 
 _PREFIXES = ("BACKTRAIL_", "PG", "OTEL_", "LANGSMITH_", "LANGCHAIN_", "OPENAI_", "ANTHROPIC_", "GOOGLE_")
 _COLOURS = ("NO_COLOR", "FORCE_COLOR", "CLICOLOR", "CLICOLOR_FORCE", "COLUMNS", "LINES")
-_TESTS = ("BACKTRAIL_CHROMIUM", "BACKTRAIL_FAULT_")  # these configure tests
+_TESTS = ("BACKTRAIL_CHROMIUM", "BACKTRAIL_FAULT_", "BACKTRAIL_TEST_")  # these configure tests
 for _name in list(os.environ):
     if not _name.startswith(_TESTS) and (_name.startswith(_PREFIXES) or _name in _COLOURS):
         del os.environ[_name]

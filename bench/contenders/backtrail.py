@@ -33,6 +33,9 @@ class BacktrailSave(SyncContender):
         thread, job = prepared
         thread.save(job.state)
 
+    def load(self, thread: str) -> Any:
+        return self.store.thread(thread).load()
+
     def close(self) -> None:
         self.store.close()
 

@@ -30,6 +30,7 @@ _MODULES = {
     "runs": "durable_runs",
     "pending": "pending_questions",
     "files": "workspace_vs_git",
+    "hook": "agent_hook",
     "scale": "ten_times_larger",
 }
 NAMES = tuple(_MODULES)

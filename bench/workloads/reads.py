@@ -1,8 +1,12 @@
-"""Reads: the newest state, its last messages, the history, a fork; beside the floor and other stores."""
+"""Reads: the newest state, its last messages, the history, a fork; beside the floor and other stores.
+
+The newest state is loaded again and again from stores that stay open, as by a server, and once from each of several
+fresh connections, as by a program that starts; the files are in the cache of the operating system both times."""
 
 from __future__ import annotations
 
 import statistics
+from pathlib import Path
 from time import perf_counter
 from typing import Any
 
@@ -24,18 +28,20 @@ def run(context: RunContext) -> Outcome:
     rows: list[list[str]] = []
     with context.progress("reading", 6) as bar, context.scratch() as scratch:
         conversation = make_conversation(context.steps)
+        places = {key: scratch.new_directory() for key in ("backtrail", "zstd", "delta", "session", "sqlite")}
         stores: dict[str, Any] = {
-            "backtrail": BacktrailSave(scratch.new_directory()),
-            "zstd": BacktrailSaveZstd(scratch.new_directory(), "normal"),
-            "delta": LangGraphSqliteDelta(scratch.new_directory(), "normal"),
-            "session": OpenAIAgentsSession(scratch.new_directory(), "normal"),
+            "backtrail": BacktrailSave(places["backtrail"]),
+            "zstd": BacktrailSaveZstd(places["zstd"], "normal"),
+            "delta": LangGraphSqliteDelta(places["delta"], "normal"),
+            "session": OpenAIAgentsSession(places["session"], "normal"),
         }
         for contender in stores.values():
             Lane(contender, conversation).run(1, context.steps)
-        stores["sqlite"] = LangGraphSqlite(scratch.new_directory(), "normal")
+        stores["sqlite"] = LangGraphSqlite(places["sqlite"], "normal")
         Lane(stores["sqlite"], conversation).run(context.steps - 2, context.steps)
         bar.advance()
         load = _loads(stores, rows)
+        first = _first_loads(places, stores, rows)
         bar.advance()
         history, peer_history = _histories(stores, rows, context.steps)
         bar.advance()
@@ -50,6 +56,16 @@ def run(context: RunContext) -> Outcome:
         Target("reads", "load of the newest state against msgspec decode", load["backtrail"] / load["msgspec"], 1.6),
         Target("reads", "the same against the faster peer", load["backtrail"] / min(load["sqlite"], load["delta"]), 1),
         Target("reads", "load with zstd against without", load["zstd"] / load["backtrail"], 1.5),
+        Target(
+            "reads", "the first load after opening, against msgspec decode", first["backtrail"] / load["msgspec"], 1.6
+        ),
+        Target(
+            "reads",
+            "the first load against the faster peer's",
+            first["backtrail"] / min(first["sqlite"], first["delta"]),
+            1,
+        ),
+        Target("reads", "the first load with zstd against without", first["zstd"] / first["backtrail"], 1.5),
         Target("reads", f"last 50 of {context.scaled(5000):,} messages", tail["backtrail"] * 1e3, 1, unit="ms"),
         Target("reads", f"history of {context.steps:,} checkpoints", history * 1e3, 15, unit="ms"),
         Target("reads", "fork against the floor, FULL", fork / floor, 2),
@@ -57,6 +73,7 @@ def run(context: RunContext) -> Outcome:
     ]
     raw = {
         "load": load,
+        "first load": first,
         "last 50": tail,
         "history": {"backtrail": history, "sqlite": peer_history},
         "fork": [fork, floor],
@@ -96,6 +113,26 @@ def _loads(stores: dict[str, Any], rows: list[list[str]]) -> dict[str, float]:
     names |= {key: stores[key].name for key in ("sqlite", "delta", "session")}
     what = f"load {len(packed) / 1e6:.1f} MB"
     return {key: _row(rows, what, names[key], statistics.median(times)) for key, times in taken.items()}
+
+
+def _first_loads(places: dict[str, Path], stores: dict[str, Any], rows: list[list[str]]) -> dict[str, float]:
+    """The first load by each of several fresh connections to the same files, without the opening."""
+    kinds: dict[str, Any] = {
+        "backtrail": BacktrailSave,
+        "zstd": BacktrailSaveZstd,
+        "sqlite": LangGraphSqlite,
+        "delta": LangGraphSqliteDelta,
+    }
+    taken: dict[str, list[float]] = {key: [] for key in kinds}
+    for _ in range(REPEATS):
+        for key, kind in kinds.items():
+            fresh = kind(places[key], "normal")
+            start = perf_counter()
+            state = fresh.load("conversation")
+            taken[key].append(perf_counter() - start)
+            fresh.close()
+            del state
+    return {key: _row(rows, "first load", stores[key].name, statistics.median(times)) for key, times in taken.items()}
 
 
 def _histories(stores: dict[str, Any], rows: list[list[str]], steps: int) -> tuple[float, float]:

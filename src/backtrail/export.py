@@ -25,6 +25,7 @@ from backtrail.history.thread_core import ThreadCore
 from backtrail.message_shapes import Message
 from backtrail.model import MAX_NUMBER, Hole, text_of
 from backtrail.owned_files import replace_atomically
+from backtrail.transcript_lines import is_bookkeeping
 
 _HALVES = re.compile("[\ud800-\udfff]")  # of surrogate pairs: no file can hold them as text
 
@@ -118,8 +119,9 @@ def _json_line(value: Any) -> str:
 
 
 def _markdown(document: Document) -> str:
+    count = sum(not _is_bookkeeping(message) for message in document.messages)
     facts = [
-        f"{document.kind}, {len(document.messages)} messages",
+        f"{document.kind}, {count} messages",
         f"last changed {document.updated:%Y-%m-%d %H:%M} UTC",
     ]
     facts += [
@@ -134,9 +136,16 @@ def _markdown(document: Document) -> str:
         if isinstance(message, Hole):
             parts += [f"## damaged · {number}", _one_line(str(message))]
             continue
+        if _is_bookkeeping(message):
+            continue
         parts.append(f"## {_one_line(message_shapes.role(message) or 'message')} · {number}")
         parts += _paragraphs(message) or ["*(nothing)*"]
     return _HALVES.sub("\N{REPLACEMENT CHARACTER}", "\n\n".join(parts)) + "\n"
+
+
+def _is_bookkeeping(message: Any) -> bool:
+    """True for a line of a coding agent's transcript that is no message; it is in every other format."""
+    return type(message) is dict and is_bookkeeping(message)
 
 
 def _first_number(document: Document) -> int:
@@ -153,8 +162,9 @@ def _paragraphs(message: Message) -> list[str]:
         content = inner.get(key)
         for block in content if type(content) is list else [content]:
             parts += _block(block, "result" if message_shapes.role(message) in ("tool", "function") else "")
-    if type(inner.get("tool_calls")) is list:
-        parts += [_call(call) for call in inner["tool_calls"] if type(call) is dict]
+    for key in ("tool_calls", "toolCalls"):
+        if type(inner.get(key)) is list:
+            parts += [_call(call) for call in inner[key] if type(call) is dict]
     known = message_shapes.calls(message) or message_shapes.results(message)
     return parts or ([_fence("json", inner)] if known else [])
 

@@ -1,8 +1,8 @@
 """Message shapes: the role of a message, the tool calls it makes and answers, and problems that providers refuse.
 
 Pure, and free of any provider's library. A message is a dict that is never changed here, only read, in the shapes of
-OpenAI (chat and responses), Anthropic, LangChain, Gemini, pydantic-ai, the Vercel AI SDK and the transcripts of Claude
-Code. A call and its result have the same id (or the same tool name, if a shape has no ids).
+OpenAI (chat and responses), Anthropic, LangChain, Gemini, pydantic-ai, the Vercel AI SDK and the transcripts of coding
+agents (`transcript_lines`). A call and its result have the same id (or the same tool name, if a shape has no ids).
 """
 
 from __future__ import annotations
@@ -12,13 +12,21 @@ from typing import Any, Literal
 
 import msgspec
 
+from backtrail import transcript_lines
 from backtrail.model import text_of
 
 Message = dict[str, Any]
 
 _ID_KEYS = ("id", "uuid", "message_id", "messageId")
 _WRAPPER_KEYS = ("data", "kwargs", "message", "content")  # keys under which a shape wraps the message itself
-_ROLES = {"human": "user", "ai": "assistant", "model": "assistant", "request": "user", "response": "assistant"}
+_ROLES = {
+    "human": "user",
+    "request": "user",
+    "ai": "assistant",
+    "model": "assistant",
+    "gemini": "assistant",
+    "response": "assistant",
+}
 _CALL_ID_KEYS = ("call_id", "tool_call_id", "toolCallId", "tool_use_id", "id")
 _CALL_KEYS = ("functionCall", "function_call")  # Gemini's, in both spellings
 _RESPONSE_KEYS = ("functionResponse", "function_response")
@@ -48,8 +56,11 @@ class Problem(msgspec.Struct, frozen=True):
 
 
 def body(message: Message) -> Message:
-    """The message itself, without the wrapper that a shape may put around it."""
+    """The message itself, without the wrapper that a shape may put around it; nothing if it is a line of a transcript
+    that is no message."""
     if "role" not in message:
+        if transcript_lines.agent_of(message) is not None:
+            return transcript_lines.body(message) or {}
         for key in _WRAPPER_KEYS:
             inner = message.get(key)
             if type(inner) is dict:
@@ -72,7 +83,7 @@ def own_id(message: Message) -> str | None:
 def role(message: Message) -> str:
     """The role: user, assistant, system, tool, …; "" if the message has none."""
     inner = body(message)
-    for level in (inner, message):
+    for level in (inner, message) if inner else ():
         for key in ("role", "type", "kind"):
             value = level.get(key)
             if type(value) is str and value not in ("message", "constructor"):
@@ -112,6 +123,9 @@ def calls(message: Message) -> list[str]:
         found.append(inner["call_id"])
     if type(inner.get("function_call")) is dict:
         found.append(_call_id(inner["function_call"]))
+    listed = inner.get("toolCalls")  # Gemini CLI's
+    if type(listed) is list:
+        found += [_call_id(call) for call in listed if type(call) is dict]
     for block in blocks(message):
         if _kind(block) in _CALL_BLOCKS:
             found.append(_call_id(block))
@@ -166,7 +180,10 @@ def _call_id(call: Message) -> str:
 
 
 def is_user_turn(message: Message) -> bool:
-    """True if a person speaks in this message. A user message with nothing but tool results is not a turn."""
+    """True if a person speaks in this message. A user message with nothing but tool results is not a turn, nor is one
+    that a coding agent wrote in the person's name."""
+    if transcript_lines.agent_of(message) is not None:
+        return transcript_lines.is_prompt(message)
     return role(message) == "user" and not (results(message) and not _has_other_content(message))
 
 
@@ -273,7 +290,14 @@ def _marked_results(message: Message, ids: list[str]) -> list[Message]:
     """Results that say "interrupted" for these calls of a message, in the message's shape."""
     inner = body(message)
     if type(inner.get("type")) is str and inner["type"].endswith("_call"):
-        return [{"type": f"{inner['type']}_output", "call_id": id, "output": INTERRUPTED} for id in ids]
+        outputs: list[Message] = [
+            {"type": f"{inner['type']}_output", "call_id": id, "output": INTERRUPTED} for id in ids
+        ]
+        return outputs if inner is message else [{"type": "response_item", "payload": output} for output in outputs]
+    if type(inner.get("toolCalls")) is list:
+        made = {_call_id(call): call for call in inner["toolCalls"] if type(call) is dict}
+        answers = [_marked_block({"functionCall": made.get(id, {"name": id})}, id) for id in ids]
+        return [{"type": "user", "timestamp": message.get("timestamp"), "content": answers}]
     if inner.get("tool_calls"):
         if "role" in inner:
             return [{"role": "tool", "tool_call_id": id, "content": INTERRUPTED} for id in ids]
@@ -316,6 +340,14 @@ def _marked_block(block: Message, id: str) -> Message:
 
 def _marked_reply(message: Message) -> Message:
     inner = body(message)
+    agent = transcript_lines.agent_of(message)
+    if agent == "codex":
+        said = {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": NO_REPLY}]}
+        return {"type": "response_item", "payload": said}
+    if agent == "gemini":
+        return {"type": "gemini", "timestamp": message.get("timestamp"), "content": NO_REPLY}
+    if agent == "opencode":
+        return {"info": {"role": "assistant"}, "parts": [{"type": "text", "text": NO_REPLY}]}
     if "kind" in inner:
         return {"kind": "response", "parts": [{"part_kind": "text", "content": NO_REPLY}]}
     if "parts" in inner:

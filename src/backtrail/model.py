@@ -10,6 +10,7 @@ from uuid import UUID
 import msgspec
 
 from backtrail.errors import InvalidInput
+from backtrail.html_table import html_table
 
 MAX_NUMBER = 2**63  #: counts and numbers of messages in the state of a session or a run are below it
 MAX_GIVEN = 2**53  #: and those that a caller or a file begins with below this: counting never gets from here to there
@@ -18,6 +19,8 @@ Shape = Literal["dict", "list", "text", "bytes", "value"]
 Relation = Literal["child", "parent", "sibling"]
 Kind = Literal["thread", "session", "run", "workspace"]
 Status = Literal["running", "ready", "waiting", "sleeping", "finished", "failed"]  #: of a run
+
+_SHOWN_IN_NOTEBOOK = 100  # changes of a difference
 
 
 class Checkpoint(msgspec.Struct, frozen=True, kw_only=True):
@@ -35,6 +38,11 @@ class Checkpoint(msgspec.Struct, frozen=True, kw_only=True):
     written: int = 0  #: bytes that saving it wrote
     files: str | None = None  #: id of the file snapshot that belongs to it
     damage: str | None = None  #: why it cannot be read; then only its id and step are sure
+
+    def _repr_html_(self) -> str:
+        """For notebooks: a table of what is known of it."""
+        rows = [(name, value) for name, value in msgspec.structs.asdict(self).items() if value not in (None, (), {})]
+        return html_table(f"step {self.step} of {self.thread_id}", rows)
 
 
 class ThreadInfo(msgspec.Struct, frozen=True, kw_only=True):
@@ -101,6 +109,20 @@ class Diff(msgspec.Struct, frozen=True):
         else:
             sides = f"{self.a.thread_id!r} step {self.a.step} -> {self.b.thread_id!r} step {self.b.step}"
         return f"{sides}: {counted(len(self.changes), 'change')}"
+
+    def _repr_html_(self) -> str:
+        """For notebooks: a table of the changes, the first hundred of them."""
+        signs = {"added": "+", "removed": "−", "changed": "~"}
+        rows = [
+            (
+                signs[change.kind],
+                change.path,
+                "" if change.kind == "added" else short_repr(change.old),
+                "" if change.kind == "removed" else short_repr(change.new),
+            )
+            for change in self.changes[:_SHOWN_IN_NOTEBOOK]
+        ]
+        return html_table(self._title(), rows, ("", "path", "old", "new"))
 
     def __str__(self) -> str:
         lines = [self._title()]

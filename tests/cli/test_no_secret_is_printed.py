@@ -26,6 +26,7 @@ ARGUMENTS = {
     "ui": ["--no-browser"],
     "fork": ["t", "u"],
     "rewind": ["t", "1", "--yes"],
+    "revert": ["t", "1"],
     "undo": ["t"],
     "redo": ["t"],
     "label": ["t", "1", "x"],

@@ -44,12 +44,16 @@ CALLS = {
     "ui": [["--port", "99999"], ["--host", "hostHOSTILE"]],
     "fork": [["THREAD", "THREAD"], ["THREAD", "forkHOSTILE"]],
     "rewind": [["THREAD", "1", "--dry-run"], ["THREAD", "missingHOSTILE"]],
+    "revert": [["THREAD", "1"], ["nobodyHOSTILE", "1"]],
     "undo": [["nobodyHOSTILE"], ["THREAD"]],
     "redo": [["THREAD"], ["THREAD"], ["nobodyHOSTILE"]],
     "label": [["THREAD", "2", "newHOSTILE"]],
     "tag": [["THREAD", "2", "tagHOSTILE"]],
     "rm": [["THREAD", "--dry-run"], ["nobodyHOSTILE", "--yes"]],
     "files": [["list"], ["diff"]],
+    "agents": [["status", "xHOSTILE"], ["install", "--dry-run", "xHOSTILE"], ["uninstall", "--dry-run"]],
+    "hook": [["xHOSTILE"]],
+    "mcp": [["xHOSTILE"]],
     "import": [["files"], ["missingHOSTILE"]],
     "export": [["THREAD"], ["THREAD", "--format", "markdown"], ["THREAD", "--format", "json"]],
     "copy": [["copy.db"]],
@@ -128,6 +132,7 @@ def on_a_terminal(directory: Path) -> str:
     ours, theirs = pty.openpty()
     environment = {name: value for name, value in os.environ.items() if not name.startswith("BACKTRAIL_")}
     environment |= {"TERM": "xterm-256color", "COLUMNS": "200", "LINES": "5000", "BACKTRAIL_PAGER": "off"}
+    environment["HOME"] = str(directory)  # the hook has a log there
     with subprocess.Popen(
         [sys.executable, "-c", DRIVER],
         cwd=directory,

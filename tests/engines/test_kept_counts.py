@@ -286,6 +286,37 @@ def test_redis_runs_no_more_commands_for_a_page_or_a_count_of_more_threads(
     step(engine.close())
 
 
+def test_redis_sends_a_page_of_forks_and_not_all_of_them(cache: tuple[RedisServer, redis.Redis]) -> None:
+    server, client = cache
+    engine = RedisEngine(server.url)
+    first = sample_records.branch("t")
+    step(engine.commit(sample_records.first(first, 1)))
+
+    def fork(names: range) -> None:
+        for number in names:
+            at = sample_records.branch(f"f{number:05}", lineage="t", origin=(first.id, 1))
+            row, head = sample_records.row(at, 2), sample_records.head(at, 2)
+            step(engine.commit(Commit("t", [Swap(at.thread, None, head)], rows=[row], branches=[at])))
+
+    def sent(after: str | None) -> tuple[list[str], int]:
+        before = client.info("stats")["total_net_output_bytes"]
+        found = [head.thread for head in step(engine.heads("t", after=after, limit=10))]
+        return found, client.info("stats")["total_net_output_bytes"] - before
+
+    fork(range(20))
+    small = sent(None), sent("f00009")
+    fork(range(20, 600))
+    large = sent(None), sent("f00009")
+    assert [found for found, _ in large] == [[f"f{n:05}" for n in range(10)], [f"f{n:05}" for n in range(10, 20)]]
+    assert all(after < before + 1000 for (_, before), (_, after) in zip(small, large, strict=True)), (small, large)
+    assert [head.thread for head in step(engine.heads("t", after="f00597", limit=10))] == ["f00598", "f00599", "t"]
+    gone = step(engine.head("f00003"))
+    assert gone is not None
+    step(engine.commit(Commit("t", swaps=[Swap("f00003", gone.key, None)])))
+    assert [head.thread for head in step(engine.heads("t", limit=4))] == ["f00000", "f00001", "f00002", "f00004"]
+    step(engine.close())
+
+
 def _rows_read(admin: psycopg.Connection[Any], query: bytes, params: Any) -> int:
     """Rows that a query took from tables and indexes, those that a filter threw away included."""
     ((found,),) = admin.execute(b"EXPLAIN (ANALYZE, FORMAT JSON) " + query, params).fetchall()

@@ -33,8 +33,8 @@ PATIENT: dict[str, Any] = {"connect_timeout": 60.0, "read_timeout": 60.0}
 #: Every kind of key that the documentation names; a name that users chose may follow the colon.
 KINDS = (
     b"store", b"counts", b"sizes", b"held", b"due", b"lineages", b"branches", b"pointers", b"kinds", b"names:",
-    b"ages:", b"ages-in:", b"leases", b"fences", b"blocked:", b"heads:", b"branches:", b"tops:", b"steps:",
-    b"payloads:", b"marks:", b"ids:", b"late:", b"blobs:", b"blob-ids:",
+    b"ages:", b"ages-in:", b"leases", b"fences", b"blocked:", b"heads:", b"forks:", b"branches:", b"tops:",
+    b"steps:", b"payloads:", b"marks:", b"ids:", b"late:", b"blobs:", b"blob-ids:",
 )  # fmt: skip
 
 
@@ -119,7 +119,7 @@ def test_all_keys_of_a_lineage_expire_at_the_same_instant(
     fill(engine)
     fill(engine, "other")
     own = sorted(key for key in admin.scan_iter(f"{prefix}*") if key.endswith((b":t", b":other")))
-    assert len(own) == 20
+    assert len(own) == 22
     for name in b":t", b":other":
         keys = [key for key in own if key.endswith(name)]
         first = times_to_live(admin, keys)
@@ -148,7 +148,7 @@ def test_a_single_row_renews_the_expiry_of_all_keys_or_takes_it_away(
         step(engine.commit(sample_records.following(sample_records.head(at, last, last - 2), at)))
         step(engine.close())
         keys = [key for key in admin.scan_iter(f"{prefix}*") if key.endswith(b":t")]
-        assert len(keys) == 10
+        assert len(keys) == 11
         return times_to_live(admin, keys)
 
     engine = RedisEngine(redis_server.url, prefix=prefix)

@@ -13,7 +13,8 @@ import msgspec
 import pytest
 
 import backtrail
-from backtrail.engines.base import LAST_STEP, Commit, Head, Mark, Swap
+from backtrail.engines.base import LAST_STEP, Commit, Engine, Head, Mark, Swap
+from backtrail.engines.namespace import NamespaceEngine
 from backtrail.engines.sqlite import head_table, ordinary_save
 from backtrail.engines.sqlite import statements as sql
 from backtrail.engines.sqlite.engine import SQLiteEngine
@@ -34,7 +35,7 @@ def engine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[SQLiteEn
     step(opened.close())
 
 
-def begin(engine: SQLiteEngine, names: range) -> None:
+def begin(engine: Engine, names: range) -> None:
     for number in names:
         at = sample_records.branch(f"t{number:05}")
         kind = "thread" if number % 5 else "run"
@@ -82,6 +83,31 @@ def test_a_page_of_threads_and_a_count_cost_the_same_in_a_store_ten_times_as_lar
     assert {name: after[name] for name in PAGES if after[name] > 1.5 * before[name] + 50} == {}, before
 
 
+def test_the_newest_page_of_a_namespace_costs_a_page_however_many_threads_it_and_others_have(
+    engine: SQLiteEngine,
+) -> None:
+    one, other = NamespaceEngine(engine, "one"), NamespaceEngine(engine, "other")
+    pages: dict[str, Callable[[], list[Head]]] = {
+        "the newest": lambda: step(one.threads(newest_first=True, limit=10)),
+        "of a kind": lambda: step(one.threads(newest_first=True, limit=3, kind="run")),
+        "a page in the middle": lambda: step(one.threads(newest_first=True, limit=10, after="t00100")),
+    }
+    begin(one, range(200))
+    newest = [f"t{number:05}" for number in range(199, -1, -1)]
+    assert [head.thread for head in pages["the newest"]()] == newest[:10]
+    assert [head.thread for head in pages["of a kind"]()] == ["t00195", "t00190", "t00185"]
+    assert [head.thread for head in pages["a page in the middle"]()] == [
+        f"t{number:05}" for number in range(99, 89, -1)
+    ]
+    before = {name: work(engine, page) for name, page in pages.items()}
+    begin(other, range(5000, 6000))
+    begin(one, range(200, 2000))
+    begin(other, range(6000, 6100))
+    after = {name: work(engine, page) for name, page in pages.items()}
+    assert [head.thread for head in pages["the newest"]()] == [f"t{number:05}" for number in range(1999, 1989, -1)]
+    assert all(after[name] < 1.5 * before[name] + 50 for name in pages), (before, after)
+
+
 def test_the_end_of_a_long_branch_costs_its_end(engine: SQLiteEngine) -> None:
     at = sample_records.branch("long")
     step(engine.commit(sample_records.first(at, 200)))
@@ -115,12 +141,16 @@ def test_every_listing_has_an_index(engine: SQLiteEngine) -> None:
         sql.THREADS_OF_KIND: 4,
         sql.NEWEST: 2,
         sql.NEWEST_AFTER: 4,
+        sql.NEWEST_INSIDE: 5,
+        sql.NEWEST_INSIDE_AFTER: 5,
         sql.HEADS: 3,
         sql.LINEAGES: 2,
     }
     for statement, values in listings.items():
         plan = [row[3] for row in engine._readers.fetch(f"EXPLAIN QUERY PLAN {statement}", [None] * values)]
         assert not [line for line in plan if line.startswith("SCAN") and "heads" in line], plan
+        if statement in (sql.NEWEST_INSIDE, sql.NEWEST_INSIDE_AFTER):
+            assert sum("heads_in_namespace" in line for line in plan) == 2, plan
 
 
 def test_saves_of_a_thread_in_use_change_nothing_but_its_head(engine: SQLiteEngine) -> None:

@@ -9,6 +9,8 @@ from typing import Any
 import pytest
 
 import backtrail
+from backtrail.transcript_lines import is_bookkeeping
+from fix_transcripts import PROMPTS, SESSIONS, recorded_lines
 
 from .conftest import write_lines
 
@@ -27,6 +29,17 @@ def uuids(session: Any, at: Any = None) -> list[str]:
 # -- Claude -----------------------------------------------------------------------------------------------------------
 
 
+def test_attachments_and_bookkeeping_of_a_claude_transcript_are_no_messages(store: Any, tmp_path: Path) -> None:
+    lines = recorded_lines("claude")
+    report = store.import_(write_lines(tmp_path / f"{SESSIONS['claude']}.jsonl", lines))
+    [line] = report.imported
+    session = store.session(line.id)
+    assert session.user_turns == len(PROMPTS["claude"])
+    assert {message["type"] for message in session.messages()} == {"user", "assistant", "system"}
+    assert session.messages() == [one for one in lines if "uuid" in one and not is_bookkeeping(one)]
+    assert "no messages were left out" in report.notes[0].reason
+
+
 def test_a_claude_transcript_is_a_session_of_its_entries(store: Any, tmp_path: Path) -> None:
     rows = [entry("a", None), entry("b", "a", "assistant"), entry("c", "b")]
     rows.insert(0, {"type": "summary", "summary": "A greeting", "leafUuid": "c"})
@@ -37,7 +50,7 @@ def test_a_claude_transcript_is_a_session_of_its_entries(store: Any, tmp_path: P
     assert (session.ids(), session.user_turns) == (["a", "b", "c"], 2)
     assert session.thread.head.custom["title"] == "A greeting"
     assert [line.id for line in report.imported] == ["s-1"]
-    assert "1 lines that are no entries" in report.notes[0].reason
+    assert "1 lines that are no messages" in report.notes[0].reason
 
 
 def test_parent_links_become_branches(store: Any, tmp_path: Path) -> None:

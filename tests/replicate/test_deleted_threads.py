@@ -36,23 +36,22 @@ def stones(side: MemoryEngine) -> int:
 
 
 @pytest.mark.parametrize(
-    ("written", "own", "others", "seen", "expected"),
+    ("written", "own", "others", "expected"),
     [
-        (head(1), None, 0, False, Fate.ALIVE),
-        (head(2), None, 1, False, Fate.ALIVE),
-        (head(2), None, 2, False, Fate.ALIVE),
-        (head(1), None, 2, False, Fate.OUSTED),
-        (head(1, 3), Tombstone(1, head(1, 3).version, "t"), 0, False, Fate.DEAD),
-        (head(1, 2), Tombstone(2, head(1, 3).version, "t"), 0, False, Fate.DEAD),  # it moved on before it was deleted
-        (head(2, 9), Tombstone(1, head(1, 3).version, "t"), 0, True, Fate.DEAD),
-        (head(2, 4), Tombstone(1, head(1, 3).version, "t"), 0, False, Fate.NEWER),
-        (head(1, 4), Tombstone(1, head(1, 3).version, "t"), 0, False, Fate.NEWER),
-        (head(1, 4), Tombstone(2, head(1, 3).version, "t"), 0, False, Fate.UNSEEN),
-        (head(1, 2), Tombstone(2, head(2, 9).version, "t"), 0, False, Fate.UNSEEN),  # by its number it would be older
+        (head(1), None, 0, Fate.ALIVE),
+        (head(2), None, 1, Fate.ALIVE),
+        (head(2), None, 2, Fate.ALIVE),
+        (head(1), None, 2, Fate.OUSTED),
+        (head(1, 3), Tombstone(1, head(1, 3).version, "t"), 0, Fate.DEAD),
+        (head(1, 2), Tombstone(2, head(1, 3).version, "t"), 0, Fate.DEAD),  # it moved on before it was deleted
+        (head(2, 4), Tombstone(1, head(1, 3).version, "t"), 0, Fate.NEWER),
+        (head(1, 4), Tombstone(1, head(1, 3).version, "t"), 0, Fate.NEWER),
+        (head(1, 4), Tombstone(2, head(1, 3).version, "t"), 0, Fate.UNSEEN),
+        (head(1, 2), Tombstone(2, head(2, 9).version, "t"), 0, Fate.UNSEEN),  # by its number it would be older
     ],
 )
-def test_the_fate_of_a_head(written: Head, own: Tombstone | None, others: int, seen: bool, expected: Fate) -> None:
-    assert fate(written, Deletions(own, others), seen=seen) is expected
+def test_the_fate_of_a_head(written: Head, own: Tombstone | None, others: int, expected: Fate) -> None:
+    assert fate(written, Deletions(own, others)) is expected
 
 
 def test_a_tombstone_is_found_by_name_and_incarnation() -> None:

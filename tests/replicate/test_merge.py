@@ -335,3 +335,109 @@ def test_a_merge_that_dies_after_any_change_and_is_made_again_ends_the_same(
         if process.left > 0:
             break
     assert died >= 2
+
+
+# -- found by rounds of several processes and by the simulation --------------------------------------------------------
+
+
+@pytest.mark.parametrize("deleted", ["target", "source"])
+def test_saves_that_were_undone_outlive_a_deletion_that_did_not_know_them(sides: Sides, deleted: str) -> None:
+    common(sides, "one")
+    other = sides.source if deleted == "target" else sides.target
+    sides.delete(getattr(sides, deleted), 1)
+    thread = sides.thread(other, 2)
+    undone = thread.append("messages", ["undone"])
+    thread.undo()
+    assert sides.merge(2) == [("t", "t#diverged-1")]
+    assert sides.equal() == {"t#diverged-1": said("one", "undone")}
+    assert [one.id for one in sides.thread(sides.target, 2, "t#diverged-1").history(all=True)] == [undone.id]
+
+
+def test_a_thread_that_was_deleted_stays_deleted_if_it_was_only_moved_elsewhere(sides: Sides) -> None:
+    common(sides, "one", "two")
+    sides.delete(sides.target, 1)
+    sides.thread(sides.source, 2).rewind(1)
+    assert sides.merge(2) == []
+    assert sides.equal() == {}
+
+
+def test_an_annotation_survives_if_the_save_was_repeated_on_the_other_side(sides: Sides) -> None:
+    """Of two rows of one save, one was annotated, and the other one counts."""
+    common(sides, "one")
+    id = str(uuid.uuid4())
+    sides.thread(sides.source, 1).append("messages", ["two"], id=id)
+    sides.thread(sides.source, 1).annotate(id, label="named")
+    sides.thread(sides.target, 2).append("messages", ["two"], id=id)
+    sides.thread(sides.target, 2).append("messages", ["three"])
+    sides.merge(2)
+    sides.equal()
+    assert [one.label for one in sides.thread(sides.target, 2).history(all=True)] == [None, "named", None]
+
+
+def test_an_annotation_of_a_thread_that_lost_its_name_survives_in_the_one_that_repeated_its_save(sides: Sides) -> None:
+    id = str(uuid.uuid4())
+    sides.thread(sides.source, 1).append("messages", ["one"], id=id)
+    sides.thread(sides.source, 1).annotate(id, label="named")
+    sides.thread(sides.target, 2).append("messages", ["one"], id=id)
+    assert sides.merge(2) == []
+    sides.equal()
+    assert sides.thread(sides.target, 2).get(id).label == "named"
+    before = sides.head(sides.target)
+    sides.merge(2)
+    assert sides.head(sides.target) == before  # it is settled once and for all
+
+
+def test_a_checkpoint_that_is_restored_keeps_the_annotation_of_the_other_side(sides: Sides) -> None:
+    common(sides, "one", "two")
+    id = sides.thread(sides.target, 1).history()[0].id
+    sides.thread(sides.source, 1).delete(id)
+    thread = sides.thread(sides.target, 2)
+    thread.annotate(id, label="named")
+    thread.rewind(id)
+    sides.merge(2)
+    sides.equal()
+    assert sides.thread(sides.target, 2).head.label == "named"
+
+
+def test_a_sweep_notices_a_thread_that_a_merge_has_added(sides: Sides) -> None:
+    """The thread that lost keeps its rows: a sweep that read the heads before would delete them, and not count it."""
+    common(sides, "one")
+    sides.thread(sides.target, 1).fork("fork")
+    sides.merge(1)
+    before = {head.thread: head for head in finish(sides.target.heads("t"))}
+    sides.thread(sides.source, 1).append("messages", ["older"])
+    sides.delete(sides.target, 2)
+    sides.merge(2)
+    after = {head.thread: head for head in finish(sides.target.heads("t"))}
+    assert after.keys() == {"fork", "t#diverged-1"}
+    assert after["fork"].version > before["fork"].version
+    sides.equal()
+
+
+def test_marks_are_compared_even_if_the_head_that_told_of_them_is_deleted_on_both_sides(sides: Sides) -> None:
+    common(sides, "one")
+    sides.thread(sides.target, 1).fork("fork")
+    sides.merge(1)
+    id = sides.thread(sides.source, 2).head.id
+    sides.thread(sides.source, 2).annotate(id, label="named")
+    sides.delete(sides.source, 2)
+    sides.delete(sides.target, 1)
+    sides.merge(2)
+    sides.equal()
+    assert sides.thread(sides.target, 2, "fork").head.label == "named"
+
+
+@pytest.mark.parametrize("side", ["target", "source"])
+def test_what_a_fork_has_abandoned_comes_with_the_rows_that_it_hangs_on(sides: Sides, side: str) -> None:
+    """They belong to a thread that was deleted, and are in the history of no head."""
+    engine = getattr(sides, side)
+    for message in ("one", "two", "three"):
+        sides.thread(engine, 1).append("messages", [message])
+    sides.thread(engine, 1).fork("fork")
+    fork = sides.thread(engine, 1, "fork")
+    fork.append("messages", ["abandoned"])
+    fork.rewind(1)
+    fork.append("messages", ["instead"])
+    sides.delete(engine, 1)
+    sides.merge(1)
+    assert sides.equal() == {"fork": said("one", "instead")}

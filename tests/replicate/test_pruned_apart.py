@@ -9,10 +9,11 @@ import pytest
 
 import backtrail
 from backtrail.engines.base import Drop
-from backtrail.engines.conflicts import Deferred
+from backtrail.engines.conflicts import Deferred, Refused
 from backtrail.engines.coroutines import finish
 from backtrail.engines.memory import MemoryEngine
 from fix_flaky import Flaky
+from fix_generations import Sides
 from fix_pairs import Pair
 
 LONG = "text that is long enough to be a blob " * 100
@@ -270,3 +271,43 @@ def test_a_prune_in_the_middle_of_which_the_active_side_is_lost_goes_on_when_it_
     store.prune(KEEP)
     assert figures(pair.primary, pair.replica) == [(3, 0), (3, 0)]
     pair.equal()
+
+
+def test_a_sweep_that_was_planned_on_the_other_side_frees_nothing() -> None:
+    """The side that it was planned on follows now, and has marks that the active side has not."""
+    primary, replica = Flaky(MemoryEngine()), Flaky(MemoryEngine())
+    one = backtrail.open(primary, replica=replica, **NEVER)
+    thread = one.thread("t")
+    first = thread.save({"n": 1})
+    thread.save({"n": 2})
+    replica.up = False
+    thread.delete(first.id)
+    [head] = finish(primary.engine.heads("t"))
+    planned = Drop("t", [("t", head.key)], bodies=[(head.branch, 1)])
+    primary.up, replica.up = False, True
+    assert one.thread("t").load() == {"n": 2}
+    primary.up = True
+    mirror = one._core.context.engine
+    finish(mirror.failover.learn())  # type: ignore[attr-defined]
+    assert mirror.may_drop  # type: ignore[attr-defined]
+    with pytest.raises(Refused, match="look again"):
+        finish(mirror.drop(planned))
+    row = finish(primary.engine.row("t", head.branch, 1))
+    assert row is not None and row.root and row.mark is not None
+    one.close()
+
+
+def test_a_lineage_without_threads_is_freed_on_both_sides_whatever_garbage_each_has() -> None:
+    primary, replica = Flaky(MemoryEngine()), Flaky(MemoryEngine())
+    one = backtrail.open(primary, replica=replica, **NEVER)
+    one.thread("t").append("messages", [1])
+    alone = Sides()
+    alone.thread(replica.engine, 2).append("messages", ["only the replica has this branch"])
+    alone.delete(replica.engine, 2)
+    alone.delete(primary.engine, 1)
+    [branch] = finish(primary.engine.branches("t"))
+    finish(one._core.context.engine.drop(Drop("t", (), branches=[branch.id])))
+    for side in (primary, replica):
+        assert finish(side.engine.branches("t")) == []
+        assert not backtrail.open(side.engine).verify().problems
+    one.close()

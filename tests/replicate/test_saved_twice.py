@@ -11,10 +11,11 @@ import pytest
 
 import backtrail
 from backtrail.encode.frame import Frames
-from backtrail.engines.base import Commit
+from backtrail.engines.base import Commit, Swap
+from backtrail.engines.conflicts import Refused
 from backtrail.engines.coroutines import finish
 from backtrail.engines.memory import MemoryEngine
-from backtrail.history.records import start_branch
+from backtrail.history.records import bump_version, start_branch
 from backtrail.replicate.lineage_copy import new_row
 from backtrail.replicate.spool import Spool
 from fix_flaky import Flaky
@@ -320,3 +321,57 @@ def test_what_builds_on_a_spooled_save_that_others_have_made_is_kept_beside_and_
         alone = backtrail.open(side.engine)
         assert not alone.verify().problems
         assert alone.thread("t").history(all=True) == thread.history(all=True)
+
+
+class Unsure(Flaky):
+    """Once another process has been there, does not tell where a checkpoint is, so many times."""
+
+    silent = 0
+    visit: Any = None
+
+    async def tip(self, thread: str) -> Any:
+        if self.visit is not None:
+            self.visit, visit = None, self.visit
+            visit()
+        return await self.engine.tip(thread)
+
+    async def locate(self, *args: Any, **options: Any) -> Any:
+        if self.silent:
+            self.silent -= 1
+            raise backtrail.Unavailable("no answer, because a test says so")
+        return await self.engine.locate(*args, **options)
+
+
+def test_a_save_whose_earlier_attempt_cannot_be_looked_up_is_not_made_on_top_of_it() -> None:
+    primary, replica = Flaky(MemoryEngine()), Unsure(MemoryEngine())
+    store = backtrail.open(primary, replica=replica, **NEVER)
+    store.thread("t").append("messages", ["one"])
+    other = backtrail.open(Flaky(primary.engine), replica=Flaky(replica.engine), **NEVER)
+    primary.lose_answers = 1  # it is made on the primary, and not answered
+    replica.visit, replica.silent = other.catch_up, 1  # then the replica gets it, too
+    with pytest.raises(backtrail.Unavailable) as caught:
+        store.thread("t").append("messages", ["two"])
+    primary.up = True
+    store.thread("t").append("messages", ["two"], id=caught.value.id)
+    assert settled(store).diverged == 0
+    assert store.thread("t").load() == {"messages": ["one", "two"]}
+    other.close()
+    store.close()
+
+
+def test_a_change_whose_head_was_read_in_an_earlier_generation_is_looked_at_again() -> None:
+    """Whatever else it read may come from a side that was not equal yet."""
+    primary, replica = Flaky(MemoryEngine()), Flaky(MemoryEngine())
+    store = backtrail.open(primary, replica=replica, **NEVER)
+    store.thread("t").append("messages", ["one"])
+    mirror: Any = store._core.context.engine
+    head = finish(mirror.head("t"))
+    primary.up = False
+    finish(mirror.ping())
+    assert mirror.generation == 2
+    commit = Commit("t", [Swap("t", head.key, bump_version(Frames(), 2, head, head.updated))])
+    with pytest.raises(Refused, match="look again"):
+        finish(mirror.commit(commit))
+    assert finish(mirror.head("t")) == head
+    finish(mirror.commit(commit))
+    store.close()

@@ -224,22 +224,21 @@ def test_what_was_saved_to_a_thread_that_others_deleted_is_kept_beside_it(pair: 
     assert not store.verify().problems
 
 
-def test_what_builds_on_rows_that_others_have_freed_stays_in_the_spool_and_harms_nobody(
-    pair: Pair, tmp_path: Path
-) -> None:
+def test_what_builds_on_rows_that_others_have_freed_is_delivered_without_them(pair: Pair, tmp_path: Path) -> None:
     store = pair.open(spool=tmp_path / "spool", **NEVER)
     store.thread("t").append("messages", [LONG])
     store.thread("kept").append("messages", [LONG])
     other = pair.elsewhere(**NEVER)
     both_unreachable(pair)
-    store.thread("t").append("messages", ["too late"])
+    saved = store.thread("t").append("messages", ["too late"])
     store.thread("kept").append("messages", ["in time"])
     other.thread("t").delete()  # and nothing else needs its rows
     back(pair)
-    status = pair.until(store, lambda status: status.spool.records == 1 and not status.behind)
-    assert "stays in the spool" in status.last_error
-    assert [info.id for info in store.threads()] == ["kept"]
+    pair.until(store, lambda status: status.spool.records == 0 and not status.behind)
+    assert [info.id for info in store.threads()] == ["kept", "t#diverged-1"]
     assert store.thread("kept").load()["messages"] == [LONG, "in time"]
+    assert store.thread("t#diverged-1").load() == {"messages": ["too late"]}
+    assert store.thread("t#diverged-1").head.id == saved.id
     pair.equal()
     assert not store.verify().problems
 
@@ -374,3 +373,36 @@ def test_changes_are_logged_and_told_and_close_says_what_is_left(
     store.close()
     store.close()
     assert "closed with 1 saves" in caplog.text
+
+
+@pytest.mark.parametrize("last", ["fork", "fork of an older one", "annotate", "rewind"])
+def test_a_save_can_be_spooled_whatever_the_last_change_was(pair: Pair, tmp_path: Path, last: str) -> None:
+    store = pair.open(spool=tmp_path / "spool", **NEVER)
+    thread = store.thread("t")
+    first = thread.append("messages", ["one"])
+    thread.append("messages", ["two"])
+    name = "fork" if last.startswith("fork") else "t"
+    if name == "fork":
+        thread.fork("fork", at=None if last == "fork" else first.id)
+    elif last == "annotate":
+        thread.annotate(first.id, label="named")
+    else:
+        thread.rewind(first.id)
+    both_unreachable(pair)
+    store.thread(name).append("messages", ["spooled"])
+    assert landed(pair, store).diverged == 0
+    before = ["one", "two"] if last in ("fork", "annotate") else ["one"]
+    assert store.thread(name).load() == {"messages": [*before, "spooled"]}
+    pair.equal()
+    assert not store.verify().problems
+
+
+def test_a_fork_is_not_spooled_because_it_has_nothing_of_its_own(pair: Pair, tmp_path: Path) -> None:
+    store = pair.open(spool=tmp_path / "spool", **NEVER)
+    store.thread("t").append("messages", ["one"])
+    pair.replica.up = False
+    pair.until(store, lambda status: not status.replica.healthy)
+    pair.primary.lose_answers = 1
+    with pytest.raises(backtrail.Unavailable):
+        store.thread("t").fork("fork")
+    assert store.status().spool.records == 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import sqlite3
 from collections.abc import Iterator
 from pathlib import Path
@@ -27,12 +28,12 @@ NEVER: dict[str, Any] = {"health_every": 60.0, "failback_after": 60.0}  # nothin
 class Adrift:
     """A mirror of which both sides are away after a first save to "t", and whose saves go to a spool."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, first: str = "one") -> None:
         self.sides = Flaky(MemoryEngine()), Flaky(MemoryEngine())
         self.active: MemoryEngine = self.sides[0].engine  # type: ignore[assignment]
         self.store = backtrail.open(self.sides[0], replica=self.sides[1], spool=folder, **NEVER)
         self.thread = self.store.thread("t")
-        self.thread.append("messages", ["one"])
+        self.thread.append("messages", [first])
         self.sides[0].up = self.sides[1].up = False
         self.spool = Spool.open(folder, True)
         self.codec = MergeCodec(self.store._core.context)  # type: ignore[arg-type]
@@ -41,9 +42,11 @@ class Adrift:
         """Spool these messages; the ids of their checkpoints."""
         return [self.thread.append("messages", [message]).id for message in messages]
 
-    def deliver(self, active: Engine | None = None, lineage: str = "t", generation: int = 1) -> list[tuple[str, str]]:
+    def deliver(
+        self, active: Engine | None = None, lineage: str = "t", generation: int = 1, *, detach: bool = False
+    ) -> list[tuple[str, str]]:
         side = active or self.active
-        return finish(deliver(self.spool, lineage, side, [side], self.codec, generation)).diverged
+        return finish(deliver(self.spool, lineage, side, [side], self.codec, generation, detach=detach)).diverged
 
     def alone(self) -> backtrail.Store:
         """What the active side has."""
@@ -207,14 +210,71 @@ def test_what_builds_on_a_row_that_is_not_there_stays_in_the_spool(adrift: Adrif
     assert adrift.said() == ["one", "two"]
 
 
-def test_what_builds_on_a_row_whose_body_was_freed_stays_in_the_spool(adrift: Adrift) -> None:
+def free(adrift: Adrift) -> None:
+    """Delete the thread as others do, and free its rows."""
+    delete(adrift)
+    branches = [branch.id for branch in finish(adrift.active.branches("t"))]
+    finish(adrift.active.drop(Drop("t", (), branches=branches)))
+
+
+def test_what_builds_on_a_row_whose_body_was_freed_waits_for_a_side_that_has_it(adrift: Adrift) -> None:
     head = finish(adrift.active.head("t"))
     assert head is not None
     adrift.save("two")
     finish(adrift.active.drop(Drop("t", [("t", head.key)], bodies=[head.position])))
-    with pytest.raises(Stranded, match="step 1"):
+    with pytest.raises(Stranded, match="builds on a step"):
         adrift.deliver()
     assert adrift.left() == 1
+
+
+@pytest.fixture
+def on_long(tmp_path: Path) -> Iterator[Adrift]:
+    """One whose first save is too long to be repeated in the roots of the next ones."""
+    made = Adrift(tmp_path, "a message that is long enough to be kept in pieces " * 8)
+    yield made
+    finish(made.spool.engine.close())
+
+
+def test_saves_whose_base_is_gone_keep_what_they_brought_themselves(on_long: Adrift) -> None:
+    adrift = on_long
+    ids = adrift.save("two", "three")
+    saved = adrift.thread.update({"plan": "large " * 2000, "small": 1}, label="named", tags=["tag"], custom={"n": 1})
+    adrift.thread.annotate(saved.id, label="annotated")
+    free(adrift)
+    with pytest.raises(Stranded):
+        adrift.deliver()
+    assert adrift.deliver(detach=True) == [("t", "t#diverged-1")]
+    kept = adrift.alone().thread("t#diverged-1")
+    assert [one.id for one in kept.history(all=True)] == [*ids, saved.id]
+    assert [kept.load(id) for id in ids] == [{"messages": ["two"]}, {"messages": ["two", "three"]}]
+    assert kept.load() == {"messages": ["two", "three"], "plan": "large " * 2000, "small": 1}
+    assert (kept.head.label, kept.head.tags, kept.head.custom) == ("annotated", ("tag",), {"n": 1})
+    assert adrift.left() == 0
+
+
+def test_long_lists_and_large_values_of_saves_whose_base_is_gone_are_kept(on_long: Adrift) -> None:
+    adrift = on_long
+    long = [f"message {n} of a list that is kept in pieces" for n in range(40)]
+    for message in long:
+        adrift.save(message)
+    adrift.thread.save({"messages": ["rewritten"], "more": long})
+    free(adrift)
+    adrift.deliver(detach=True)
+    kept = adrift.alone().thread("t#diverged-1")
+    states = [kept.load(one.id) for one in kept.history(all=True)]
+    assert states[39] == {"messages": long}
+    assert states[40] == {"messages": ["rewritten"], "more": long}
+
+
+@pytest.mark.parametrize("changes", range(1, 6))
+def test_a_delivery_of_saves_without_a_base_may_die_anywhere_and_is_repeated(adrift: Adrift, changes: int) -> None:
+    ids = adrift.save("two", "three")
+    free(adrift)
+    with contextlib.suppress(Unavailable):
+        adrift.deliver(Lifetime(changes).side(adrift.active), detach=True)
+    adrift.deliver(detach=True)
+    assert [info.id for info in adrift.alone().threads()] == ["t#diverged-1"]
+    assert [one.id for one in adrift.alone().thread("t#diverged-1").history(all=True)] == ids
 
 
 def delete(adrift: Adrift, name: str = "t", generation: int = 1) -> None:

@@ -52,8 +52,8 @@ def test_a_thread_has_its_head_its_forks_and_its_sizes(served: Inspector) -> Non
     assert thread["forks"][0]["thread_id"] == "talk-fork"
     assert served.get("checkpoint", thread="talk", at="start")["step"] == 1
     sizes = served.get("sizes", thread="talk")
-    assert [p[0] for p in sizes["points"]] == [1, 2, 3, 4]
-    assert (sizes["steps"], sizes["written"]) == (4, sum(p[1] for p in sizes["points"]))
+    assert [p["step"] for p in sizes["points"]] == [1, 2, 3, 4]
+    assert (sizes["steps"], sizes["written"]) == (4, sum(p["written"] for p in sizes["points"]))
 
 
 def test_a_thread_with_many_forks_has_a_page_of_them_and_the_number_of_the_others(served: Inspector) -> None:

@@ -19,7 +19,8 @@ def _handlers(store: backtrail.Store) -> Handlers:
 
 def _shown(handlers: Handlers, thread: str) -> list[Any]:
     pages = [requests.HistoryRequest(thread=thread, limit=500, trail=trail) for trail in (False, True)]
-    return [*map(handlers.history, pages), handlers.sizes(requests.ThreadRequest(thread=thread))]
+    shown = [handlers.history(page) | {"layout": 0} for page in pages]  # each reading has a number of its own
+    return [*shown, handlers.sizes(requests.ThreadRequest(thread=thread))]
 
 
 def _change(store: backtrail.Store, thread: backtrail.Thread[Any], choice: random.Random) -> None:
@@ -113,11 +114,11 @@ def test_a_chart_of_many_steps_has_few_points_and_the_largest_of_them() -> None:
             thread.append("items", ["x" * (5000 if number == 777 else 5)])
         checkpoints = thread.history()
     chart = SizeChart(checkpoints[:300])
-    assert [point[0] for point in chart.points()] == list(range(1, 301))
+    assert [point["step"] for point in chart.points()] == list(range(1, 301))
     chart.extend(checkpoints[300:])
     points = chart.points()
     assert 200 <= len(points) <= 400
-    assert max(points, key=lambda point: point[1])[0] == 778
+    assert max(points, key=lambda point: point["written"])["step"] == 778
     assert points == SizeChart(checkpoints).points()
     assert (chart.steps, chart.written) == (1000, sum(c.written for c in checkpoints))
     assert chart.size == checkpoints[-1].size

@@ -70,11 +70,32 @@ FUNCTIONS = [
     {"role": "assistant", "content": None, "function_call": {"name": "w", "arguments": "{}"}},
     {"role": "function", "name": "w", "content": "sunny"},
 ]
+CODEX = [
+    {"timestamp": f"2026-11-16T09:00:0{i}Z", "type": "response_item", "payload": m} for i, m in enumerate(RESPONSES)
+]
+GEMINI_CLI = [
+    {"id": "1", "timestamp": "2026-11-16T09:00:01Z", "type": "user", "content": [{"text": "weather?"}]},
+    {
+        "id": "2",
+        "timestamp": "2026-11-16T09:00:02Z",
+        "type": "gemini",
+        "content": "",
+        "toolCalls": [{"id": "c1", "name": "w"}],
+    },
+    {
+        "id": "3",
+        "timestamp": "2026-11-16T09:00:03Z",
+        "type": "user",
+        "content": [{"functionResponse": {"id": "c1", "name": "w", "response": {"output": "sunny"}}}],
+    },
+]
 SHAPES: dict[str, list[dict[str, Any]]] = {
     "openai": OPENAI,
     "responses": RESPONSES,
     "anthropic": ANTHROPIC,
     "claude code": CLAUDE_CODE,
+    "codex": CODEX,
+    "gemini cli": GEMINI_CLI,
     "langchain": LANGCHAIN,
     "langchain dumped": LANGCHAIN_DUMPED,
     "gemini": GEMINI,

@@ -168,6 +168,7 @@ class Checker:
             and not self.deletes[thread]
             and not self.deleted_by_id[save.id or ""]
             and not thread.startswith("kept-")
+            and "belongs to" not in each.text  # others have merged that side: it is in a thread beside this one
         )
 
     def sides_are_equal(self) -> Iterator[Finding]:
@@ -280,10 +281,19 @@ class Checker:
             if any(save.id == id and save.end >= at for save in self.saves):
                 continue  # it was saved anew, under the id that its caller had chosen
             for name in self.family(thread):
-                lost = name != thread and self.one.heads[name] == id  # a head that lost is kept, whatever it is at
-                if id in self.ids[name] and not lost:
+                if id in self.ids[name] and not self._restored(name, id, at):
                     kind = "pruned" if told == "pruned" else "deleted"
                     yield Finding(f"{kind} checkpoint is back", f"{id} in {name!r}: {told}", (id or "",))
+
+    def _restored(self, name: str, id: str | None, deleted: float) -> bool:
+        """A head stands on the checkpoint, or was moved to it or has continued from it since it was deleted, by a
+        process that saw another side: a head on a checkpoint restores it. Beside its thread there may be a save that
+        was made on both sides, with what was built on the one that lost."""
+        moved = [each for each in self.ledger.all("rewind") if each.target == id and each.end >= deleted]
+        later = {each.id for each in self.saves if each.end >= deleted}
+        beside = "#diverged-" in name
+        built = any(one.parent_id == id and (beside or one.id in later) for one in self.one.histories[name])
+        return self.one.heads[name] == id or bool(moved) or built
 
     def annotations_are_there(self) -> Iterator[Finding]:
         annotations: dict[str, list[Operation]] = defaultdict(list)
@@ -293,16 +303,14 @@ class Checker:
             done = [each for each in several if each.acknowledged]
             #: one that another, which surely knew it, replaced does not count any more
             valid = {each.label for each in several if not any(later.surely_knew(each) for later in done)}
-            if not done or all(self._gone(each) for each in done):
+            if not done or id in self.deleted_by_id or all(self._gone(each) for each in done):
                 continue
-            for name, history in self.one.histories.items():
-                for checkpoint in history:
-                    if checkpoint.id == id and checkpoint.label not in valid:
-                        told = "\n  ".join(map(str, several))
-                        text = (
-                            f"{id} in {name!r} has {checkpoint.label!r}, not one of {sorted(map(str, valid))}\n  {told}"
-                        )
-                        yield Finding("lost annotation", text, (id,))
+            #: a save that was repeated by another thread of its name may be there twice, and was annotated once
+            labels = {one.label for history in self.one.histories.values() for one in history if one.id == id}
+            if labels and not labels & valid:
+                told = "\n  ".join(map(str, several))
+                text = f"{id} has {sorted(map(str, labels))}, not one of {sorted(map(str, valid))}\n  {told}"
+                yield Finding("lost annotation", text, (id,))
 
     def heads_are_where_the_last_move_left_them(self) -> Iterator[Finding]:
         """Of a thread that only one process wrote to, whose every call was answered by a side."""
@@ -315,6 +323,9 @@ class Checker:
             alone = all(end < later.begin for end, later in zip(ends, made[1:], strict=False))
             generations = [each.where[1] for each in made if each.where]
             sure = alone and len(generations) == len(made) and generations[-1] == max(generations)
-            if sure and self.one.heads[name] != made[-1].id:
+            #: a prune of a newer generation changes all heads as they are on its side
+            prunes = self.ledger.all("prune") if sure else []
+            pruned = [each for each in prunes if each.after is None or each.after[1] > generations[-1]]
+            if sure and not pruned and self.one.heads[name] != made[-1].id:
                 text = f"{name!r} is at {self.one.heads[name]}, and the last move was\n  {made[-1]}"
                 yield Finding("wrong head", text, (name,))

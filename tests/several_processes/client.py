@@ -84,9 +84,7 @@ async def settled(value: Any) -> Any:
 
 def clean(status: Any) -> bool:
     """Both sides are healthy, and neither lacks anything that this process knows of."""
-    # What was saved on top of a thread that others deleted, and that was freed, stays in the spool for good.
-    stranded = "stays in the spool:" in (status.last_error or "")
-    spooled = status.spool is not None and ((status.spool.records and not stranded) or status.spool.adrift)
+    spooled = status.spool is not None and (status.spool.records or status.spool.adrift)
     missing = status.behind or status.lag_records or spooled
     return bool(status.primary.healthy and status.replica.healthy and not missing)
 

@@ -80,6 +80,17 @@ class Sides:
     def ids(self, name: str) -> set[str]:
         return {checkpoint.id for checkpoint in self.histories[name]}
 
+    def unacknowledged(self, name: str, saves: list[Call]) -> set[str]:
+        """The checkpoints of saves whose caller never learned their ids."""
+        texts = {save.text for save in saves if save.id is None}
+        states = {id: self.states.get((name, id), {}).get("messages") for id in self.ids(name)}
+        return {id for id, messages in states.items() if messages and messages[-1] in texts}
+
+    def built_on(self, id: str, ledger: Ledger, moment: float) -> bool:
+        """True if a save that was not over at that moment continued from this checkpoint."""
+        later = {one.id for one in ledger.all(*SAVES) if not one.over_before(moment)}
+        return any(one.parent_id == id and one.id in later for history in self.histories.values() for one in history)
+
 
 def _shown(info: backtrail.ThreadInfo | None) -> str:
     return "none" if info is None else f"{info.head[-6:]} count {info.count} version {info.version}"
@@ -115,10 +126,6 @@ def _errors(plan: Plan, ledger: Ledger) -> Iterator[Failure]:
 
 def _may_be_deleted(ledger: Ledger, save: Call) -> bool:
     """True if somebody deleted the checkpoint of a save, or pruned it, or may have."""
-    later = [one for one in ledger.calls if one.thread == save.thread and not one.over_before(save.begun)]
-    kinds = {one.kind for one in later if not one.did_nothing}
-    if kinds & {"undo", "rewind"} and kinds & {"delete", "delete_at"}:
-        return True  # what was undone goes with the thread
     for call in ledger.calls:
         if call.kind in ("delete", "delete_at") and call.thread == save.thread:
             if any(save.id in known for known in call.known):
@@ -204,14 +211,16 @@ def _deleted_threads(ledger: Ledger, sides: Sides) -> Iterator[Failure]:
         others = {one.id for one in saves} - known
         # A fork under the same name has checkpoints of the thread that it was made from.
         own = {one.id for one in saves} & set.intersection(*call.known)
-        # A save that had not returned may have been made once more since.
-        again = {one.id for one in saves if not one.over_before(call.begun)}
+        # A save that had not returned may have been made once more since; so may one by a request that arrived late,
+        # as it may in a store without a mirror.
+        again = {one.id for one in saves if not one.over_before(call.begun) or one.arrived_late}
         # The save that kept the thread may have been deleted by somebody since: that does not delete the others.
         removed = [
             one for one in ledger.all("delete_at", "prune") if one is not call and not one.over_before(call.begun)
         ]
         excused = any(one.kind == "prune" or one.target in others for one in removed if not one.did_nothing)
         for name in sides.of(call.thread):
+            others |= sides.unacknowledged(name, saves)
             back = sides.ids(name) & own - again
             if back and not excused and not sides.ids(name) & others:
                 yield Failure("a deleted thread is back", f"{call}: {name!r} has {[id[-6:] for id in sorted(back)]}")
@@ -219,8 +228,8 @@ def _deleted_threads(ledger: Ledger, sides: Sides) -> Iterator[Failure]:
 
 def _deleted_checkpoints(ledger: Ledger, sides: Sides) -> Iterator[Failure]:
     """A checkpoint that was deleted or pruned stays deleted; unless its save was still being repeated, or another
-    thread has it, as a fork has the checkpoints that it was made from; or it was pruned, and a thread is at it that
-    was elsewhere on the side that was pruned: a head is never pruned."""
+    thread has it, as a fork has the checkpoints that it was made from; or a head stood on it when the sides were
+    merged, which restores it."""
     for call in ledger.acknowledged("delete_at", "prune"):
         if call.deletes_thread:
             continue  # it was the last one: what holds for the thread holds for it
@@ -230,6 +239,8 @@ def _deleted_checkpoints(ledger: Ledger, sides: Sides) -> Iterator[Failure]:
                 continue
             if any(sides.heads[name] == save.id for name in sides.of(save.thread)):
                 continue  # a head that stands on it, because of a move on the other side, restores it
+            if sides.built_on(str(save.id), ledger, call.begun):
+                continue  # … and may have moved on since
             for name in sides.of(save.thread):
                 if name not in call.beside and save.id in sides.ids(name):
                     yield Failure(

@@ -194,6 +194,8 @@ class Message:
     def _arrive_late(self) -> None:
         self.network.under_way -= 1
         _, error = self.network.apply(self)
+        if error is None and self.asked_by is not None:
+            self.asked_by.arrived_late = True
         self._note("arrived now, late or a second time", error)
 
     def _answer(self, value: Any, error: BaseException | None) -> None:

@@ -36,6 +36,7 @@ class Call:
         self.target: str | None = None  #: the checkpoint that it was about
         self.known: list[set[str]] = []  #: if it deleted a thread: the checkpoints that each server had in that only
         self.applied = False  #: a server carried out one of its commits, whatever the caller was told
+        self.arrived_late = False  #: a server carried out one of its requests after its client had given it up
         self.beside: set[str] = set()  #: threads that had been kept beside its own when it ended
         self.pruned: set[str] | None = None  #: of a prune: the checkpoints that it deleted, if nobody else deleted any
 
@@ -118,8 +119,9 @@ async def perform(store: backtrail.aio.AsyncStore, call: Call, ledger: Ledger, l
     elif kind == "prune":
         before = looking()
         done = await store.prune(backtrail.Retention(keep_last=operation.keep, undo_window=dt.timedelta(0)))
-        gone = {id for there, now in zip(before, looking(), strict=True) for id in there - now}
-        call.pruned = gone if len(gone) == done.checkpoints else None
+        gone = set.union(*before) - set.intersection(*looking())
+        alone = all(one is call or one.over_before(call.begun) for one in ledger.all("delete", "delete_at", "prune"))
+        call.pruned = gone if alone and len(gone) == done.checkpoints else None
     elif kind == "catch_up":
         await store.catch_up()
     elif kind == "read":

@@ -29,7 +29,7 @@ def test_a_thread_opens_at_its_head_with_its_conversation(served: Inspector, ope
     expect(page.locator(".thread")).to_have_count(2)
     _choose(page)
     expect(page.locator(".row")).to_have_count(7)
-    expect(page.locator(".row[aria-selected=true] .step")).to_have_text("6")
+    expect(page.locator(".row[aria-selected=true] .step")).to_have_text("Step 6")
     expect(page.locator(".message")).to_have_count(5)
     expect(page.locator(".message").last).to_contain_text("a token bucket")
     expect(page.locator(".said code")).to_have_text("token")
@@ -95,10 +95,10 @@ def test_search_by_keyboard_finds_and_opens_a_thread(served: Inspector, open_pag
 def test_a_tool_call_is_folded_and_opens(served: Inspector, open_page: Open) -> None:
     page = open_page(served)
     _choose(page)
-    result = page.locator(".fold.result")
-    expect(result.locator("pre")).to_be_hidden()
-    result.locator("summary").click()
-    expect(result.locator("pre")).to_have_text("import this")
+    call = page.locator(".fold.call")
+    expect(call.locator("pre.output")).to_be_hidden()
+    call.locator("summary").click()
+    expect(call.locator("pre.output")).to_have_text("import this")
 
 
 def test_any_two_checkpoints_can_be_compared(served: Inspector, open_page: Open) -> None:
@@ -112,7 +112,7 @@ def test_any_two_checkpoints_can_be_compared(served: Inspector, open_page: Open)
     page.get_by_label("Compare with").press("Enter")
     expect(page.locator(".changes .change")).to_have_count(5)
     page.get_by_label("Compare with").fill("no such thing")
-    page.get_by_role("button", name="Compare").click()
+    page.locator("#view").get_by_role("button", name="Compare").click()
     expect(page.locator(".hint.bad")).to_contain_text("no such thing")
 
 
@@ -159,7 +159,9 @@ def test_a_rewind_says_what_it_leaves_behind_and_can_be_undone(served: Inspector
     page.locator("dialog .primary").click()
     expect(page.locator("#facts .badge")).to_have_text("head")
     assert served.store.thread(TALK).step == 1
-    page.get_by_role("button", name="Undo").click()
+    page.locator("#toasts").get_by_role("button", name="Undo").click()
+    expect(page.get_by_role("dialog")).to_contain_text("from step 1 to step 6")
+    page.locator("dialog .primary").click()
     expect(page.locator("#facts .step")).to_have_text("Step 6")
     assert served.store.thread(TALK).step == 6
 
@@ -236,7 +238,7 @@ def test_a_long_history_and_a_large_state_are_loaded_in_pages(open_page: Open) -
             expect(page.locator(".message")).to_have_count(100)
             assert page.locator(".row").count() < 60
             page.locator("#rows").evaluate("node => { node.scrollTop = node.scrollHeight / 2; }")
-            expect(page.locator(".row .step").first).to_have_text(re.compile(r"^[45]\d{3}$"))
+            expect(page.locator(".row .step").first).to_have_text(re.compile(r"^Step [45]\d{3}$"))
             assert page.locator(".row").count() < 60
             page.keyboard.press("G")
             expect(page.locator("#facts .step")).to_have_text("Step 1")
@@ -329,7 +331,9 @@ def test_files_are_shown_and_restored_with_the_conversation(open_page: Open, tmp
             expect(page.locator("#facts .badge")).to_have_text("head")
             assert file.read_text() == "import this\n<b>bold</b>\n"
             assert not (tmp_path / "new.py").exists()
-            page.get_by_role("button", name="Undo").click()
+            page.locator("#toasts").get_by_role("button", name="Undo").click()
+            expect(page.get_by_role("dialog")).to_contain_text("3 files will change")
+            page.locator("dialog .primary").click()
             expect(page.locator("#facts .step")).to_have_text("Step 3")
     assert file.read_text() == "import that\n<b>bold</b>\n"
     assert (tmp_path / "new.py").exists()
@@ -378,13 +382,13 @@ def test_the_page_works_for_screen_readers_and_has_enough_contrast(
     for role, name in (
         ("navigation", "Threads"),
         ("region", "History"),
-        ("listbox", "Checkpoints"),
+        ("grid", "Checkpoints"),
         ("tablist", "Views"),
     ):
         expect(page.get_by_role(role, name=name)).to_be_visible()
-    expect(page.get_by_role("option", name="Step 6, the head")).to_have_attribute("aria-selected", "true")
+    expect(page.get_by_role("row", name="Step 6 the head")).to_have_attribute("aria-selected", "true")
     active = page.locator("#rows").get_attribute("aria-activedescendant")
-    expect(page.locator(f"#{active}")).to_have_attribute("aria-posinset", "1")
+    expect(page.locator(f"#{active}")).to_have_attribute("aria-rowindex", "1")
     nameless = page.locator("button:visible, input:visible").evaluate_all(
         "nodes => nodes.filter(n => !(n.textContent.trim() || n.ariaLabel || n.labels?.length)).length"
     )

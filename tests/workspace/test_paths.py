@@ -91,6 +91,18 @@ def test_a_name_that_some_file_system_takes_for_version_control_is_refused(name:
             check_names([each.encode() for each in names], "a forged tree")
 
 
+@pytest.mark.parametrize("name", [".claude", ".codex", ".gemini", ".opencode", ".CLAUDE", ".claude.", "CLAUDE~1"])
+def test_a_name_that_is_a_coding_agents_is_refused(name: str) -> None:
+    for names in ([name], ["a", name, "z"]):
+        with pytest.raises(UnsafePath, match="belongs to a coding agent"):
+            check_names([each.encode() for each in names], "a forged tree")
+
+
+@pytest.mark.parametrize("name", [".claude.json", "CLAUDE.md", "claude", ".claudeignore", "opencode.json", "gemini"])
+def test_a_name_that_only_resembles_a_coding_agents_is_an_ordinary_one(name: str) -> None:
+    check_names([b"a", name.encode(), b"z"], "a tree")
+
+
 @pytest.mark.parametrize("name", ORDINARY)
 def test_a_name_that_only_resembles_version_control_is_an_ordinary_one(name: str) -> None:
     assert not is_version_control(name.encode())

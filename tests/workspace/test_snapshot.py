@@ -54,6 +54,20 @@ def test_a_snapshot_of_an_empty_directory_is_a_snapshot(project: Project) -> Non
     assert project.names() == []
 
 
+def test_a_restore_leaves_the_directories_of_coding_agents_as_they_are(tmp_path: Path) -> None:
+    project = Project(tmp_path, lambda: backtrail.open(tmp_path / "agents.db"))
+    project.write("app.py", "one")
+    project.write("sub/.codex/config.toml", "old")
+    before = project.ws.snapshot()
+    project.write("app.py", "two")
+    project.write(".claude/settings.json", "{}")
+    project.write("sub/.codex/config.toml", "new")
+    assert reasons(project)[".claude"] == "a coding agent's own directory"
+    assert [change.path for change in project.ws.restore(before).changes] == ["app.py"]
+    assert (project.root / ".claude/settings.json").read_text() == "{}"
+    assert (project.root / "sub/.codex/config.toml").read_text() == "new"
+
+
 def test_version_control_sockets_fifos_and_the_store_itself_are_skipped_and_named(tmp_path: Path) -> None:
     (tmp_path / "root").mkdir()
     base = tmp_path / "root" / "state"

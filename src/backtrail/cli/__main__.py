@@ -1,5 +1,5 @@
 """`python -m backtrail.cli`, the same as `backtrail`."""
 
-from backtrail.cli.main import main
+from backtrail.cli.entry import main
 
 main()

@@ -9,7 +9,7 @@ import re
 import sys
 import traceback
 from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
 import click
 
@@ -19,12 +19,14 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from backtrail import Store, Thread
+    from backtrail.agents.sessions import AgentSession
 
 DEFAULT_STORE = "backtrail.db"
 # Names that no shell expands, splits or runs, and that are not taken for options: only these are completed, because
 # bash puts a completion on the command line as it is.
 _PLAIN_WORD = re.compile(r"[\w./@][\w./@:+=,-]*")
 
+_TURN = re.compile(r"[0-9]{1,6}")
 _NEGATIVE_STEP = re.compile(r"-[1-9][0-9]{0,6}")
 _CHECKPOINT_ARGUMENTS = {"at", "a", "b"}
 
@@ -40,6 +42,15 @@ class ExitCode(enum.IntEnum):
     DAMAGED = 5
     UNAVAILABLE = 6
     INTERRUPTED = 130  # as shells have it for Ctrl-C
+
+
+class Named(NamedTuple):
+    """The thread that a command is about, and what else it was given."""
+
+    store: Store
+    thread: Thread[Any]
+    session: AgentSession | None  #: set if the thread keeps a session of a coding agent, and turns are meant
+    words: list[str]  #: the arguments after the thread
 
 
 class CommandContext:
@@ -87,6 +98,54 @@ class CommandContext:
         with self.store() as store:
             yield store.thread(id)
 
+    @contextlib.contextmanager
+    def named(self, *words: str | None) -> Iterator[Named]:
+        """Open the store and the thread that the first word names. If none does, because there is no word or it is the
+        number of a turn, the thread is that of the newest session of a coding agent in this directory."""
+        from backtrail.agents.sessions import newest_session, session_of
+
+        given = [word for word in words if word is not None]
+        named = self.url or os.environ.get("BACKTRAIL_STORE")
+        name = given[0] if given and (not _TURN.fullmatch(given[0]) or (named and self._has_thread(given[0]))) else None
+        with contextlib.ExitStack() as stack:
+            if named or (name is not None and not is_agent_thread(name)):
+                store = stack.enter_context(self.store())
+            else:
+                store = stack.enter_context(self.agents_store())
+            if name is not None:
+                session = session_of(store, name) if is_agent_thread(name) else None
+                yield Named(store, store.thread(name), session, given[1:])
+                return
+            session = newest_session(store, ".")
+            if session is None:
+                from backtrail import NotFound
+
+                raise NotFound(f"no session of a coding agent was captured in {os.getcwd()}: name a thread, {_INSTALL}")  # noqa: PTH109
+            yield Named(store, session.thread, session, given)
+
+    def _has_thread(self, name: str) -> bool:
+        with self.store() as store:
+            return store.thread(name).exists()
+
+    @contextlib.contextmanager
+    def agents_store(self, *, create: bool = False) -> Iterator[Store]:
+        """Open the store of this user's coding agents, or the one that was named."""
+        import backtrail
+        from backtrail.agents.user_store import open_user_store
+
+        if self.url or os.environ.get("BACKTRAIL_STORE"):
+            with self.store(create=create) as store:
+                yield store
+            return
+        try:
+            opened = open_user_store(create=create)
+        except backtrail.NotFound as error:
+            raise backtrail.NotFound(
+                f"nothing of a coding agent was captured yet: name a thread, {_INSTALL}"
+            ) from error
+        with opened as store:
+            yield store
+
     @property
     def keys(self) -> list[str]:
         """Keys from BACKTRAIL_KEY, newest first; empty for a store that is not encrypted."""
@@ -96,6 +155,14 @@ class CommandContext:
         """Print `data` as JSON, in the envelope that all commands use."""
         command = click.get_current_context().command_path.partition(" ")[2]
         _echo_json({"backtrail": 1, "command": command, "data": data})
+
+
+_INSTALL = "or see `backtrail agents status`"
+
+
+def is_agent_thread(name: str) -> bool:
+    """True if a thread has the name of a coding agent's session."""
+    return name.startswith(("claude/", "codex/", "gemini/", "opencode/"))
 
 
 def _echo_json(value: Any) -> None:
@@ -210,6 +277,8 @@ def _complete_thread(ctx: click.Context, _: click.Parameter, incomplete: str) ->
 
 
 thread_argument = click.argument("thread", shell_complete=_complete_thread)
+#: For commands that know sessions of coding agents: without it, the newest one in this directory is meant.
+optional_thread_argument = click.argument("thread", required=False, shell_complete=_complete_thread)
 yes_option = click.option("-y", "--yes", is_flag=True, help="Do not ask.")
 dry_run_option = click.option("-n", "--dry-run", is_flag=True, help="Print what would be done, and do nothing.")
 
@@ -224,9 +293,9 @@ keep_untracked_option = click.option(
 )
 
 
-def at_argument(required: bool = False) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+def at_argument(default: str | None = "@") -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """`AT`: a checkpoint, by any name that `thread.get` knows."""
-    return click.argument("at") if required else click.argument("at", default="@")
+    return click.argument("at", default=default, required=False)
 
 
 def limit_option(default: int, description: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:

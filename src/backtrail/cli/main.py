@@ -21,6 +21,7 @@ class CommandEntry(NamedTuple):
 
 
 LOOK, CHANGE, MOVE, MAINTAIN = "Look", "Change", "Import and export", "Look after the store"
+CODING_AGENTS = "Coding agents"
 COMMANDS: dict[str, CommandEntry] = {
     "threads": CommandEntry(LOOK, "List threads, newest first."),
     "sessions": CommandEntry(LOOK, "List conversations, newest first."),
@@ -29,11 +30,13 @@ COMMANDS: dict[str, CommandEntry] = {
     "pending": CommandEntry(LOOK, "List questions that wait for an answer."),
     "log": CommandEntry(LOOK, "Draw a thread's history as a graph."),
     "show": CommandEntry(LOOK, "Show a state: messages as a conversation, the rest as a tree."),
+    "tail": CommandEntry(LOOK, "Print the last messages of a thread, and follow it."),
     "diff": CommandEntry(LOOK, "Show what changed between two checkpoints."),
     "find": CommandEntry(LOOK, "Find checkpoints by label, tag, custom field or text."),
     "ui": CommandEntry(LOOK, "Open the web inspector."),
     "fork": CommandEntry(CHANGE, "Start a new thread at a checkpoint."),
-    "rewind": CommandEntry(CHANGE, "Move a thread's head to another checkpoint."),
+    "rewind": CommandEntry(CHANGE, "Move a thread's head to another checkpoint; go back in an agent's session."),
+    "revert": CommandEntry(CHANGE, "Take back what one turn of a coding agent did to the files."),
     "undo": CommandEntry(CHANGE, "Take back the last move of a thread's head."),
     "redo": CommandEntry(CHANGE, "Do again what undo took back."),
     "label": CommandEntry(CHANGE, "Give a checkpoint a name."),
@@ -43,6 +46,11 @@ COMMANDS: dict[str, CommandEntry] = {
     "submit": CommandEntry(CHANGE, "Begin a run for a worker."),
     "work": CommandEntry(CHANGE, "Do the runs that were submitted."),
     "files": CommandEntry(CHANGE, "Snapshots of a directory: take, compare, restore."),
+    "agents": CommandEntry(
+        CODING_AGENTS, "Capture Claude Code, Codex, Gemini CLI and opencode: install, status, import."
+    ),
+    "hook": CommandEntry(CODING_AGENTS, "Handle one event of an agent; the agents run it."),
+    "mcp": CommandEntry(CODING_AGENTS, "Serve an agent's own session to it, over MCP; the agents start it."),
     "import": CommandEntry(MOVE, "Import sessions and runs of other programs."),
     "export": CommandEntry(MOVE, "Write a conversation or a state to a file."),
     "copy": CommandEntry(MOVE, "Copy everything into another store."),

@@ -36,12 +36,17 @@ def render_message(message: ParsedMessage, number: int, *, full: bool) -> Render
         shown = safe(call.arguments) if full else one_line(short_text(call.arguments, 100))
         lines.append(text.append(f"({shown})", "dim"))
     for result in message.results:
-        shown = safe(result.text) if full else _fold(result.text)
+        shown = safe(result.text) if full else fold(result.text)
         name = f"{one_line(result.name)} " if result.name else ""
         lines.append(Text().append(f"↳ {name}", "removed" if result.failed else "tool").append(shown, "dim"))
     lines += [Text(safe(extra) if full else one_line(short_text(extra, 120)), "dim") for extra in message.extra]
     header = Text("\n").append(one_line(message.role), style).append(f"  #{number}", "dim")
-    return Group(header, *map(_Indented, lines))
+    return Group(header, *map(indented, lines))
+
+
+def indented(text: Text) -> RenderableType:
+    """Text that stands under a heading."""
+    return _Indented(text)
 
 
 class _Indented:
@@ -57,7 +62,8 @@ class _Indented:
             yield Text("\n").join(Text("  ").append_text(line) for line in self._text.split("\n", allow_blank=True))
 
 
-def _fold(text: str) -> str:
+def fold(text: str) -> str:
+    """The first lines of a tool's result."""
     lines = safe(text).strip().splitlines()
     shown = "\n".join(entry[:160] for entry in lines[:_MAX_RESULT_LINES])
     return shown if len(lines) <= _MAX_RESULT_LINES else f"{shown}\n… {len(lines) - _MAX_RESULT_LINES} more lines"

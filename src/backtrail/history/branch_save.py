@@ -18,7 +18,6 @@ from backtrail.history.records import (
     first_link,
     label_marks,
     move_head,
-    now_micros,
     open_note,
     seal_row,
     start_branch,
@@ -35,14 +34,14 @@ from backtrail.model import Checkpoint
 async def save_on_branch(thread: ThreadHandle[S], request: SaveRequest, base_id: bytes) -> Checkpoint:
     """Save on a new branch off the checkpoint `base_id`; retried until no other writer is faster."""
     context = thread.context
-    id = request.id = request.id or new_id(now_micros())
+    id = request.id = request.id or new_id(request.time())
     for _ in attempts():
         head = await context.engine.head(thread.id)
         if head is None:
             raise Conflict(thread.id, uuid_text(base_id))
         base, created = await _branch_off(thread, head, base_id)
         planned = await plan_row(thread, request, base)
-        now = max(now_micros(), created + 1)
+        now = max(request.time(), created + 1)
         row, blobs, meta = seal_row(
             context.frames, base.position, id, base.digest, base_id, now, planned, request.facts
         )

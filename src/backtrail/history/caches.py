@@ -5,6 +5,7 @@
 * `IdCache`: the positions of checkpoints by id, for threads whose caller chooses the ids.
 * `ListTailCache`: the last items of long lists, for a caller that appends and reads the end.
 * `BranchCache`: records of branches, checked when they were read; they never change.
+* `RowCache` (in a file of its own): payloads of rows, for a caller that loads the same thread again.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ from backtrail.encode.values import Values, is_plain
 from backtrail.engines.base import Branch, Engine, Head, Position
 from backtrail.engines.process_fork import ForkSafe
 from backtrail.history.records import Note
+from backtrail.history.row_cache import RowCache
 from backtrail.lru import LRU
 
 MAX_TIPS = 4096  # threads
@@ -388,6 +390,7 @@ class Caches:
         self.ids = IdCache()
         self.tails = ListTailCache()
         self.branches = BranchCache()
+        self.rows = RowCache()
 
     def add_saved(
         self, before: Head | None, now: Head, id: bytes, position: Position, started: Sequence[Branch]

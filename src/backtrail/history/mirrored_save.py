@@ -25,8 +25,11 @@ async def save_adrift(
 
 async def find_on_either_side(thread: ThreadHandle[S], tip: Tip, id: bytes) -> Checkpoint | None:
     """The checkpoint of an attempt that seemed to fail but succeeded. On the other side of the mirror, another writer
-    may even have built on it."""
+    may even have built on it. `Unavailable` if that cannot be told: the save would be made twice."""
     try:
         return await find_saved(thread, tip, id)
     except Unavailable:
-        return None  # neither side answers; if the save goes to a spool, the replay recognizes it by its id
+        spool = thread.context.spool
+        if spool is None or not spool.adrift or tip.note.checkpoint == id:
+            raise
+        return None  # it goes to the spool, whose delivery recognizes it by its id

@@ -114,8 +114,8 @@ async def rewind_from(thread: ThreadHandle[S], head: Head, at: Any) -> bool:
 
 
 @rereading
-async def undo(thread: ThreadHandle[S]) -> Checkpoint:
-    """Take back the last move of the head: a rewind, or a save."""
+async def undo(thread: ThreadHandle[S], dry_run: bool = False) -> Checkpoint:
+    """Take back the last move of the head: a rewind, or a save. `dry_run`: only find out where the head would go."""
     context = thread.context
 
     async def attempt(head: Head) -> Checkpoint | None:
@@ -131,7 +131,9 @@ async def undo(thread: ThreadHandle[S]) -> Checkpoint:
         if one is None:
             raise NoCheckpoint(f"thread {thread.id!r} has nothing before step {head.step} to go back to")
         undone = _undone_after(note, head.position, one.position, moved)
-        return await to_checkpoint(context, head, one) if await _move(thread, head, one, moves, [], undone) else None
+        if dry_run or await _move(thread, head, one, moves, [], undone):
+            return await to_checkpoint(context, head, one)
+        return None
 
     return await thread.retry_cas("undo", attempt)
 
@@ -146,8 +148,9 @@ def _undone_after(note: Note, left: Position, to: Position, moved: bool) -> tupl
 
 
 @rereading
-async def redo(thread: ThreadHandle[S]) -> Checkpoint:
-    """Do again what the last undo took back; possible until the head is changed in another way."""
+async def redo(thread: ThreadHandle[S], dry_run: bool = False) -> Checkpoint:
+    """Do again what the last undo took back; possible until the head is changed in another way. `dry_run`: only find
+    out where the head would go."""
     context = thread.context
 
     async def attempt(head: Head) -> Checkpoint | None:
@@ -162,7 +165,9 @@ async def redo(thread: ThreadHandle[S]) -> Checkpoint:
             moves = (*moves, Move(one.position, head.position))[-MAX_MOVES:]
         elif one.position != last.back:
             undone = (*undone, Undone(one.position, last.back, False))
-        return await to_checkpoint(context, head, one) if await _move(thread, head, one, moves, [], undone) else None
+        if dry_run or await _move(thread, head, one, moves, [], undone):
+            return await to_checkpoint(context, head, one)
+        return None
 
     return await thread.retry_cas("redo", attempt)
 

@@ -30,8 +30,9 @@ from backtrail.history.checkpoint_ids import uuid_text
 from backtrail.history.records import open_note
 from backtrail.history.resolve import resolve, whole_id
 from backtrail.history.retry import rereading
+from backtrail.history.row_cache import RowCache
 from backtrail.history.salvage import SalvageReader, hole
-from backtrail.history.state_reader import StateReader
+from backtrail.history.state_reader import StateReader, through_cache
 from backtrail.history.thread_handle import S, ThreadHandle
 from backtrail.history.validation import check_custom, check_limit, check_name, check_names
 from backtrail.model import Checkpoint
@@ -65,9 +66,19 @@ async def _load(thread: ThreadHandle[S], at: Any, as_: Any) -> Any:
     wanted = as_ or thread.type
     values = thread.values if as_ is None else Values(thread.values.types.with_type(as_))
     head, id, position, row = await _read_row(thread, at)
-    reader = StateReader(thread.context, head.lineage, values, _subject(thread, id))
-    root = await reader.root(*position, row.root, deep=False)
-    state = await reader.value(root.tree)
+    context = thread.context
+
+    async def read(rows: RowCache) -> tuple[Root, Any]:
+        reader = StateReader(context, head.lineage, values, _subject(thread, id), rows)
+        tip = context.caches.tips.peek(thread.id) if position == head.position else None
+        if tip is not None and tip.head == head:  # then its root is in memory already, with all pages
+            root = tip.root
+            reader.begin(describe_row(*position))
+        else:
+            root = await reader.root(*position, row.root, deep=False)
+        return root, await reader.value(root.tree)
+
+    root, state = await through_cache(context, read)
     if position == head.position:
         _remember_tip(thread, head, row, root)
     if at is None:

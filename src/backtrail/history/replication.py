@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TypeVar
+from collections.abc import Sequence
+from typing import Any, TypeVar
 
 import msgspec
 
 from backtrail.encode.seal import refuse_sealed
-from backtrail.engines.base import Head, Mark, Step
+from backtrail.engines.base import Commit, Engine, Head, Mark, Step, Swap
 from backtrail.engines.capabilities import capability
 from backtrail.engines.conflicts import refusals_as_conflicts
 from backtrail.engines.namespace import in_namespace_of, without_namespace
@@ -15,13 +16,14 @@ from backtrail.engines.reserved_names import NAMESPACE_END, namespace_of, user_t
 from backtrail.engines.reserved_record import swap
 from backtrail.errors import InvalidInput, Unavailable
 from backtrail.history.context import Context
+from backtrail.history.detached_saves import DetachedSaves
 from backtrail.history.keyring import RING, share_ring
-from backtrail.history.records import MarkBody, now_micros, open_mark, open_note, read_step, seal_mark, with_note
+from backtrail.history.records import MarkBody, Meta, now_micros, open_mark, open_note, read_step, seal_mark, with_note
 from backtrail.replicate import concurrency, role_record
 from backtrail.replicate.head_comparison import differing
 from backtrail.replicate.lineage_copy import Copied, Progress
 from backtrail.replicate.merge import merge
-from backtrail.replicate.merge_rules import MarkFacts, OursUnlessAhead
+from backtrail.replicate.merge_rules import Annotated, MarkFacts, OursUnlessAhead, SpooledRow
 from backtrail.replicate.mirror import Mirror
 from backtrail.replicate.status import Mirrored, Status
 
@@ -45,17 +47,26 @@ class MergeCodec:
 
     def rewrite(self, head: Head, *, version: int, count: int, name: str | None = None, owner: bytes) -> Head:
         """A head with other fields. The head of another thread forgets the moves that could be undone."""
-        space = namespace_of(head.thread)
-        cut = 0 if space is None else len(space + NAMESPACE_END)
+        fields = {"version": version, "count": count, "owner": owner, "updated": head.updated + 1}
+        if name is None:
+            return self._change(head, fields)
+        return self._change(head, {**fields, "thread": name}, pinned=True, moves=(), undone=())
+
+    def move(self, head: Head, branch: bytes, step: Step) -> Head:
+        """A head at another row."""
+        meta, _ = read_step(self._context.frames, branch, step)
+        fields = {"branch": branch, "step": step.step, "size": meta.size}
+        return self._change(head, fields, checkpoint=step.id, pinned=True, moves=(), undone=())
+
+    def _change(self, head: Head, fields: dict[str, Any], **note: Any) -> Head:
+        """A head with other fields, and other fields in its note."""
+        cut = _namespace_length(head)
         frames = self._context.frames
         bare = msgspec.structs.replace(head, thread=head.thread[cut:], lineage=head.lineage[cut:])
-        note = open_note(frames, bare)
-        fields = {"version": version, "count": count, "owner": owner, "updated": head.updated + 1}
-        if name is not None:
-            fields["thread"] = name[cut:]
-            note = msgspec.structs.replace(note, pinned=True, moves=(), undone=())
-        new = with_note(frames, msgspec.structs.replace(bare, **fields), note)
-        return msgspec.structs.replace(new, thread=name or head.thread, lineage=head.lineage)
+        changed = msgspec.structs.replace(open_note(frames, bare), **note)
+        name = fields.get("thread", head.thread)
+        new = with_note(frames, msgspec.structs.replace(bare, **{**fields, "thread": name[cut:]}), changed)
+        return msgspec.structs.replace(new, thread=name, lineage=head.lineage)
 
     def mark_facts(self, branch: bytes, step: Step) -> MarkFacts | None:
         """The facts of a step's mark; None if it has none."""
@@ -64,20 +75,52 @@ class MergeCodec:
         mark = open_mark(self._context.frames, branch, step.step, step.mark)
         return MarkFacts(mark.deleted and not mark.duplicate, mark.at, mark.duplicate)
 
-    def mark_deleted(self, branch: bytes, step: Step, *, duplicate: bool) -> Mark:
-        """A mark that deletes a checkpoint; `duplicate`: because the same save exists twice."""
-        return self._mark(branch, step, deleted=True, duplicate=duplicate)
+    def mark(
+        self,
+        branch: bytes,
+        step: Step,
+        annotated: Annotated | None = None,
+        *,
+        deleted: bool,
+        duplicate: bool = False,
+    ) -> Mark:
+        """A mark that deletes a checkpoint (`duplicate`: because the same save exists twice) or restores it, with the
+        annotation of this row: of its own, or of another row of the same save."""
+        frames = self._context.frames
+        meta, known = read_step(frames, branch, step)
+        facts: Meta | MarkBody = meta if known is None or known.deleted else known
+        earlier = self.mark_facts(branch, step)
+        at = max(now_micros(), 0 if earlier is None else earlier.at + 1)
+        if annotated is not None:
+            facts = read_step(frames, annotated.branch, annotated.step)[1] or facts
+            if known is None or not known.deleted:
+                at = annotated.at  # so that no merge finds another one later than this
+        body = MarkBody(at, deleted, facts.label, facts.tags, facts.custom, deleted and duplicate)
+        return seal_mark(frames, branch, step.step, body)
 
-    def mark_restored(self, branch: bytes, step: Step) -> Mark:
-        """A mark that restores a checkpoint: it was deleted as a duplicate, or is the head of its thread."""
-        return self._mark(branch, step, deleted=False, duplicate=False)
+    async def detach(self, engine: Engine, saves: Sequence[SpooledRow]) -> Commit:
+        """The saves of one thread, as a thread that begins with the first of them: without what they build on, unless
+        this engine has it."""
+        head = saves[0].head
+        cut = _namespace_length(head)
+        detached = DetachedSaves(self._context, engine, (head.lineage[cut:], head.thread[cut:]), saves)
+        for save in saves:
+            await detached.add(save, head.lineage)
+        tip = detached.at(head.position)
+        size = read_step(self._context.frames, tip.branch, Step(tip.step, tip.id, tip.meta, tip.digest, None))[0].size
+        fields = {"owner": detached.owner, "branch": tip.branch, "step": tip.step, "count": len(saves), "size": size}
+        new = self._change(head, fields, checkpoint=tip.id, pinned=True, moves=(), undone=())
+        branches = [
+            msgspec.structs.replace(branch, lineage=head.lineage, thread=head.thread) for branch in detached.branches
+        ]
+        swap = Swap(head.thread, None, new)
+        return Commit(head.lineage, (swap,), detached.rows, branches, detached.marks, detached.blobs)
 
-    def _mark(self, branch: bytes, step: Step, *, deleted: bool, duplicate: bool) -> Mark:
-        meta, mark = read_step(self._context.frames, branch, step)
-        facts = mark or meta
-        at = max(now_micros(), 0 if mark is None else mark.at + 1)
-        body = MarkBody(at, deleted, facts.label, facts.tags, facts.custom, duplicate)
-        return seal_mark(self._context.frames, branch, step.step, body)
+
+def _namespace_length(head: Head) -> int:
+    """The length of the prefix that names in a namespace have, which no seal covers."""
+    space = namespace_of(head.thread)
+    return 0 if space is None else len(space + NAMESPACE_END)
 
 
 def _mirror(context: Context, kind: type[M]) -> M:

@@ -45,9 +45,10 @@ from backtrail.history.records import (
 )
 from backtrail.history.resolve import resolve, whole_id
 from backtrail.history.retry import attempts, repeat_while_moving
+from backtrail.history.row_cache import RowCache
 from backtrail.history.run_status import kind_at
 from backtrail.history.save_arguments import NO_FACTS, Facts, OnConflict
-from backtrail.history.state_reader import StateReader
+from backtrail.history.state_reader import StateReader, through_cache
 from backtrail.history.thread_handle import S, ThreadHandle
 from backtrail.history.validation import check_name, check_names
 from backtrail.model import Checkpoint
@@ -125,10 +126,12 @@ async def update(
     parent: Any = UNSET,
     remove: Any = (),
     append: tuple[str, list[Any] | tuple[Any, ...]] | None = None,
+    created_at: Any = None,
 ) -> Checkpoint:
     """Set some top-level keys, delete those in `remove`, and add items at the end of one list with `append=(key,
-    items)`, all in one checkpoint; everything else is unchanged and not read."""
-    facts = await check_facts(thread, label, tags, custom, files, id)
+    items)`, all in one checkpoint; everything else is unchanged and not read. `created_at` is the time of a step that
+    was made elsewhere, and is imported now."""
+    facts = await check_facts(thread, label, tags, custom, files, id, created_at)
     if not isinstance(changes, Mapping):
         raise InvalidInput(f"update() takes a dict, not {type(changes).__qualname__}")
     plan: Plan = partial(
@@ -148,11 +151,14 @@ async def edit(thread: ThreadHandle[S], plan: Plan, facts: Facts, *, compare_lis
     return await save_plan(thread, plan, facts, compare_lists=compare_lists, rebase=True)
 
 
-async def check_facts(thread: ThreadHandle[S], label: Any, tags: Any, custom: Any, files: Any, id: Any) -> Facts:
+async def check_facts(
+    thread: ThreadHandle[S], label: Any, tags: Any, custom: Any, files: Any, id: Any, created_at: Any = None
+) -> Facts:
     """The metadata of a save, checked; for views too. Of a workspace in `files`, a snapshot is taken."""
-    if label is None and not tags and not custom and files is None and id is None:
+    if label is None and not tags and not custom and files is None and id is None and created_at is None:
         return NO_FACTS
-    return Facts.check(thread.values, label, tags, custom, None if files is None else await file_reference(files), id)
+    reference = None if files is None else await file_reference(files)
+    return Facts.check(thread.values, label, tags, custom, reference, id, created_at)
 
 
 def _check_append(value: Any) -> tuple[str, list[Any]]:
@@ -178,6 +184,10 @@ class SaveRequest:
         self.branches = False  # if another checkpoint is the head, save on a branch off `base_id`
         self.follows = False  # … and move the head there
         self.id = facts.id  # the same for all attempts: two made on two sides of a mirror are recognized as one
+
+    def time(self) -> int:
+        """Now, or when the step was made elsewhere. A time to come would be that of all steps until then."""
+        return now_micros() if self.facts.created is None else min(self.facts.created, now_micros())
 
 
 async def save_plan(
@@ -350,7 +360,7 @@ async def _commit(thread: ThreadHandle[S], request: SaveRequest, tip: Tip | None
     dictionary = zstd_dictionary.NONE
     if frames.compression is not None:
         dictionary = await zstd_dictionary.choose(context, tip, base.position)
-    now = now_micros() if tip is None else max(now_micros(), tip.head.updated + 1)
+    now = request.time() if tip is None else max(request.time(), tip.head.updated + 1)
     id = request.id = request.id or new_id(now)
     row, blobs, meta = seal_row(
         frames, base.position, id, base.digest, base.parent, now, planned, request.facts, dictionary.name
@@ -418,4 +428,9 @@ async def plan_row(thread: ThreadHandle[S], request: SaveRequest, base: RowBase)
 async def _read_lists(thread: ThreadHandle[S], base: RowBase) -> None:
     base.lists = {}
     if base.root is not None:
-        base.lists = await StateReader(thread.context, base.lineage, thread.values).known_lists(base.root.tree)
+        context, tree = thread.context, base.root.tree
+
+        async def read(rows: RowCache) -> KnownLists:
+            return await StateReader(context, base.lineage, thread.values, cache=rows).known_lists(tree)
+
+        base.lists = await through_cache(context, read)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import uuid
+from datetime import UTC, datetime, timedelta
 from typing import Any, Literal
 
 import msgspec
@@ -22,9 +23,19 @@ class Facts(msgspec.Struct, frozen=True):
     custom: bytes = b""  #: an encoded dict
     files: str | None = None  #: a reference, see `file_refs`
     id: bytes | None = None
+    created: int | None = None  #: microseconds since 1970, of a step that was made elsewhere; None: now
 
     @classmethod
-    def check(cls, values: Values, label: Any, tags: Any, custom: Any, files: str | None, id: Any) -> Facts:
+    def check(
+        cls,
+        values: Values,
+        label: Any,
+        tags: Any,
+        custom: Any,
+        files: str | None,
+        id: Any,
+        created_at: Any = None,
+    ) -> Facts:
         """The facts of these arguments; `InvalidInput` names one that is wrong."""
         return cls(
             check_label(label),
@@ -32,6 +43,7 @@ class Facts(msgspec.Struct, frozen=True):
             pack_custom(values, custom),
             files,
             None if id is None else check_id(id),
+            None if created_at is None else _check_time(created_at),
         )
 
 
@@ -47,6 +59,16 @@ def pack_custom(values: Values, custom: Any) -> bytes:
             f"custom takes {len(data):,} bytes, more than {MAX_CUSTOM:,}: keep what is large in the state"
         )
     return data
+
+
+def _check_time(value: Any) -> int:
+    """The microseconds since 1970 of a time that a caller gave."""
+    if not isinstance(value, datetime) or value.tzinfo is None:
+        raise InvalidInput(f"created_at={value!r:.80} is not a datetime with a time zone")
+    micros = (value - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(microseconds=1)
+    if micros < 0:
+        raise InvalidInput(f"created_at={value!r:.80} is before 1970")
+    return micros
 
 
 def check_id(value: Any) -> bytes:

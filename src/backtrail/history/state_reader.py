@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Container, Iterable, Sequence
-from typing import Any
+from collections.abc import Awaitable, Callable, Container, Iterable, Sequence
+from typing import Any, TypeVar
 
 from backtrail.encode.assemble import (
     Assembler,
@@ -24,8 +24,10 @@ from backtrail.encode.row_format import Inline, ListNode, Node, Page, Piece, Roo
 from backtrail.encode.values import Values
 from backtrail.errors import Corrupt, InvalidInput
 from backtrail.history.context import Context
+from backtrail.history.row_cache import RowCache
 from backtrail.history.zstd_dictionary import with_dictionaries
 
+R = TypeVar("R")
 _TIMES = 4  # reads of one page while two states are compared; more is a tree that names its pages again and again
 _TWICE = "a page is named more often than a tree does it"
 
@@ -34,11 +36,17 @@ class StateReader:
     """Reads states of one lineage. Fetched rows are kept until the reader is discarded."""
 
     def __init__(
-        self, context: Context, lineage: str, values: Values | None = None, subject: Where | None = None
+        self,
+        context: Context,
+        lineage: str,
+        values: Values | None = None,
+        subject: Where | None = None,
+        cache: RowCache | None = None,
     ) -> None:
         self._context = context
         self._lineage = lineage
         self._subject = subject  # what is read, for messages
+        self._cache = cache  # where rows are looked for first; None for whoever checks what is stored
         self._meter = Meter(context.budget, time.monotonic)
         self._values = (values or context.values).metered(self._meter)
         self._pages_read: dict[Page, int] = {}
@@ -227,9 +235,28 @@ class StateReader:
         ranges: RowRanges = self._rows.missing(merge_spans(spans))
         for branch, pairs in ranges.items():
             for first, last in pairs:
-                rows = await self._context.engine.payloads(self._lineage, branch, first, last)
-                steps, frames = [step for step, _ in rows], [frame for _, frame in rows]
-                self._rows.add(branch, steps, await self._bare(branch, steps, frames))
+                if self._cache is None:
+                    await self._fetch_rows(branch, first, last)
+                else:
+                    await self._fetch_through(self._cache, branch, first, last)
+
+    async def _fetch_through(self, cache: RowCache, branch: bytes, first: int, last: int) -> None:
+        """Take the rows from the cache, and fetch those behind them."""
+        known = cache.find(branch, first, last)
+        rest = first + len(known)
+        if known:
+            self._rows.add(branch, range(first, rest), known)
+        if rest <= last:
+            frames = await self._fetch_rows(branch, rest, last)
+            if len(frames) == last + 1 - rest:  # else rows are missing, which the assembler reports
+                cache.add(branch, rest, frames)
+
+    async def _fetch_rows(self, branch: bytes, first: int, last: int) -> Sequence[bytes]:
+        rows = await self._context.engine.payloads(self._lineage, branch, first, last)
+        steps, frames = [step for step, _ in rows], [frame for _, frame in rows]
+        bare = await self._bare(branch, steps, frames)
+        self._rows.add(branch, steps, bare)
+        return bare
 
     async def _bare(self, branch: bytes, steps: list[int], frames: list[bytes]) -> Sequence[bytes]:
         """The frames of payloads, checked and opened."""
@@ -252,6 +279,19 @@ class StateReader:
             if not self._context.frames.is_named(data, id):
                 raise Corrupt(f"blob {id.hex()}", "its content does not match its name")
             self._blobs[id] = data
+
+
+async def through_cache(context: Context, read: Callable[[RowCache], Awaitable[R]]) -> R:
+    """Read with the cached rows. If what they hold makes no sense, they are forgotten and it is read again: a row that
+    a sweep had emptied when it was cached may be whole again, by a repair or from a replica."""
+    rows = context.caches.rows
+    try:
+        return await read(rows)
+    except Corrupt:
+        if not len(rows):
+            raise
+        rows.clear()
+        return await read(rows)
 
 
 def _lists_in(tree: Tree, path: tuple[str, ...]) -> Iterable[tuple[tuple[str, ...], ListNode]]:

@@ -1,4 +1,5 @@
-"""Transcripts of Claude Code and the Claude Agent SDK: one line per entry, each naming its parent.
+"""Transcripts of Claude Code and the Claude Agent SDK: one line per entry, each naming its parent. Entries that are no
+messages, such as attachments, are left out; the chain of parents goes through them.
 
 The parents make a tree. A chain without a fork is one segment, so every fork in the conversation has a checkpoint to
 start from; the head is the entry that the transcript names as its leaf, or else its last one. Entries of sub-agents are
@@ -13,6 +14,7 @@ from __future__ import annotations
 
 from backtrail import message_shapes
 from backtrail.importers.model import BadFile, FileContent, ForeignThread, Message, Segment
+from backtrail.transcript_lines import is_bookkeeping
 
 
 def recognises(content: FileContent) -> bool:
@@ -39,8 +41,8 @@ def read(content: FileContent) -> list[ForeignThread]:
         groups.setdefault(owners[uuid], {})[uuid] = entry
     leaf = next((line["leafUuid"] for line in reversed(lines) if _is_leaf(line, entries)), None)
     title = next((line["summary"] for line in reversed(lines) if _is_title(line)), None)
-    dropped = len(lines) - len(entries)
-    notes = (*content.notes, *([f"{dropped} lines that are no entries were left out"] if dropped else ()))
+    dropped = len(lines) - sum(not is_bookkeeping(entry) for entry in entries.values())
+    notes = (*content.notes, *([f"{dropped} lines that are no messages were left out"] if dropped else ()))
     found = []
     for owner, group in groups.items():
         segments, head = _segments(group, leaf if leaf in group else next(reversed(group)))
@@ -121,7 +123,8 @@ def _segments(group: dict[str, Message], leaf: str) -> tuple[list[Segment], int]
             chain.append(children[chain[-1]][0])
         after = None if parent is None else ends[parent]
         ends[chain[-1]] = len(segments)
-        segments.append(Segment([group[one] for one in chain], after, replaces_all=parent is None and bool(segments)))
+        messages = [group[one] for one in chain if not is_bookkeeping(group[one])]
+        segments.append(Segment(messages, after, replaces_all=parent is None and bool(segments)))
     return segments, ends[leaf]
 
 

@@ -12,23 +12,26 @@ import msgspec
 from backtrail import BacktrailError, Checkpoint, Corrupt, Hole, Outline, OverBudget, Thread
 from backtrail.model import Part
 from backtrail.render.jsonable import short_text
-from backtrail.render.message_parser import ParsedMessage, parse_message
+from backtrail.render.message_parser import ParsedMessage, is_message, parse_message
 
 _PREVIEW_WIDTH = 160
+_LOOKED_AT = 20  # messages that one step added, from the newest on
 
 
 class ChangeSummary(msgspec.Struct, frozen=True):
-    """`text`: the change in a few words; `preview`: the start of the newest message; `role`: its role."""
+    """`text`: the change in a few words; `preview`: the start of the newest message; `role`: its role; `failed`: one of
+    the newest messages is the result of a tool that failed."""
 
     text: str
     preview: str = ""
     role: str = ""
+    failed: bool = False
 
 
 def summarize(thread: Thread[Any], checkpoint: Checkpoint, outlines: dict[str, Outline] | None = None) -> ChangeSummary:
-    """Compare the outlines of a checkpoint and its parent, and read at most one item of a list. A damaged state is
-    summarized as such, so that the rest of a history stays readable. `outlines` caches outlines for the next row of a
-    page."""
+    """Compare the outlines of a checkpoint and its parent, and read one item of a list, or a few lines of a transcript.
+    A damaged state is summarized as such, so that the rest of a history stays readable. `outlines` caches outlines for
+    the next row of a page."""
     try:
         return _compare(thread, checkpoint, {} if outlines is None else outlines)
     except Corrupt as error:
@@ -49,7 +52,7 @@ def _compare(thread: Thread[Any], checkpoint: Checkpoint, outlines: dict[str, Ou
         before = None  # the parent is damaged, or was pruned meanwhile: everything counts as new
     old = {part.name: part for part in before.parts} if before is not None else {}
     changes: list[str] = []
-    preview, role = "", ""
+    preview, role, failed = "", "", False
     for part in now.parts:
         was = old.pop(part.name, None)
         if _same(part, was):
@@ -57,9 +60,9 @@ def _compare(thread: Thread[Any], checkpoint: Checkpoint, outlines: dict[str, Ou
         changes.append(_describe(part, was))
         first = was.count or 0 if was is not None and was.kind == "list" else 0
         if part.kind == "list" and not preview and (part.count or 0) > first:
-            preview, role = _last_item(thread, checkpoint, part)
+            preview, role, failed = _last_items(thread, checkpoint, part, first)
     changes += [f"−{name}" for name in old]
-    return ChangeSummary(", ".join(changes[:4]) + (", …" if len(changes) > 4 else ""), preview, role)
+    return ChangeSummary(", ".join(changes[:4]) + (", …" if len(changes) > 4 else ""), preview, role, failed)
 
 
 def _outline(thread: Thread[Any], id: str, at: Checkpoint | str, outlines: dict[str, Outline]) -> Outline:
@@ -91,13 +94,19 @@ def _describe(part: Part, was: Part | None) -> str:
     return f"~{part.name}"
 
 
-def _last_item(thread: Thread[Any], checkpoint: Checkpoint, part: Part) -> tuple[str, str]:
+def _last_items(thread: Thread[Any], checkpoint: Checkpoint, part: Part, first: int) -> tuple[str, str, bool]:
+    """The newest message that was added, its role, and if one of the newest is a tool that failed."""
     count = part.count or 0
-    found: Outline = thread.outline([part.name], at=checkpoint, start=count - 1, stop=count, salvage=True)
-    if not found.parts:
-        return "", ""
-    message = parse_message(found.parts[0].value)
-    return message_preview(message), message.role
+    start = max(first, count - _LOOKED_AT)
+    found: Outline = thread.outline([part.name], at=checkpoint, start=start, stop=count, salvage=True)
+    if not found.parts or not is_message(found.parts[-1].value):
+        return "", "", False
+    messages = [parse_message(one.value) for one in found.parts]
+    shown = next((message for message in reversed(messages) if not message.bookkeeping), messages[-1])
+    failed = any(result.failed for message in messages for result in message.results)
+    # Anthropic and Google give the results of tools the role of the user, who did not write them.
+    role = "tool" if shown.role == "user" and shown.results and not shown.text else shown.role
+    return message_preview(shown), role, failed
 
 
 def message_preview(message: ParsedMessage) -> str:

@@ -52,6 +52,11 @@ class Graph:
         """All checkpoints, by id."""
         return {checkpoint.id: checkpoint for checkpoint in self._oldest_first}
 
+    def index(self, id: str) -> int | None:
+        """The row of a checkpoint, counted from the newest; None if it is not in this graph."""
+        rows = (row for row, checkpoint in enumerate(reversed(self._oldest_first)) if checkpoint.id == id)
+        return next(rows, None)
+
     def trail(self) -> Iterator[Checkpoint]:
         """The head's ancestors and the head, oldest first."""
         return (checkpoint for checkpoint in self._oldest_first if checkpoint.id in self._trail)

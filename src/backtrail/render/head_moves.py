@@ -22,29 +22,45 @@ def left_behind(checkpoints: Iterable[Checkpoint], head: str | None, target: Che
 
 
 def undo(
-    thread: Thread[Any], *, files: bool, root: str | None = None, keep_untracked: bool = False
+    thread: Thread[Any],
+    *,
+    files: bool,
+    root: str | None = None,
+    keep_untracked: bool = False,
+    dry_run: bool = False,
 ) -> tuple[Checkpoint, Changes | None]:
     """Take back the last move of the head and, with `files`, the newest restore of its directory: both or neither.
     Returns the new head, and the changes in the directory.
 
-    If there is no restore to take back, the head stays; if the head cannot go back, no file is touched.
+    If there is no restore to take back, the head stays; if the head cannot go back, no file is touched. `dry_run`: only
+    find out what would happen.
     """
     if not files:
-        return thread.undo(), None
+        return thread.undo(dry_run), None
     workspace = thread.workspace(root=root)
     workspace.recover()
-    workspace.undo(dry_run=True, keep_untracked=keep_untracked)
+    preview = workspace.undo(dry_run=True, keep_untracked=keep_untracked)
+    if dry_run:
+        return thread.undo(dry_run=True), preview
     return thread.undo(), workspace.undo(keep_untracked=keep_untracked)
 
 
 def redo(
-    thread: Thread[Any], *, files: bool, root: str | None = None, keep_untracked: bool = False
+    thread: Thread[Any],
+    *,
+    files: bool,
+    root: str | None = None,
+    keep_untracked: bool = False,
+    dry_run: bool = False,
 ) -> tuple[Checkpoint, Changes | None]:
     """Do again what the last undo took back and, with `files`, restore the directory to the snapshot that was saved
-    with that checkpoint: both or neither. Returns the new head, and the changes in the directory."""
-    head = thread.redo()
+    with that checkpoint: both or neither. Returns the new head, and the changes in the directory. `dry_run`: only find
+    out what would happen."""
+    head = thread.redo(dry_run)
     if not files:
         return head, None
+    if dry_run:
+        return head, thread.workspace(head, root).restore(head, dry_run=True, keep_untracked=keep_untracked)
     try:
         return head, thread.workspace(head, root).restore(head, keep_untracked=keep_untracked)
     except BaseException:

@@ -87,7 +87,7 @@ class PendingJson(TypedDict):
     expires_at: str | None
 
 
-class StepJson(TypedDict):
+class RunStepJson(TypedDict):
     """A recorded step of a run."""
 
     kind: str
@@ -185,11 +185,11 @@ def pending_json(pending: Pending) -> PendingJson:
         "schema": pending.schema,
         "digest": pending.digest,
         "asked_at": pending.asked_at.isoformat(),
-        "expires_at": _time(pending.expires_at),
+        "expires_at": time_json(pending.expires_at),
     }
 
 
-def step_json(step: StepInfo) -> StepJson:
+def step_json(step: StepInfo) -> RunStepJson:
     """A recorded step of a run, as JSON."""
     return {
         "kind": step.kind,
@@ -201,7 +201,7 @@ def step_json(step: StepInfo) -> StepJson:
         "seconds": step.seconds,
         "attempts": step.attempts,
         "result": to_json(step.result),
-        "error": _failure(step.error),
+        "error": failure_json(step.error),
         "by": step.by,
     }
 
@@ -211,19 +211,21 @@ def outcome_json(outcome: Outcome) -> OutcomeJson:
     return {
         "status": outcome.status,
         "result": to_json(outcome.result),
-        "error": _failure(outcome.error),
+        "error": failure_json(outcome.error),
         "iteration": outcome.iteration,
         "input_tokens": outcome.input_tokens,
         "output_tokens": outcome.output_tokens,
         "created_at": outcome.created_at.isoformat(),
-        "ended_at": _time(outcome.ended_at),
-        "due_at": _time(outcome.due_at),
+        "ended_at": time_json(outcome.ended_at),
+        "due_at": time_json(outcome.due_at),
     }
 
 
-def _time(moment: dt.datetime | None) -> str | None:
+def time_json(moment: dt.datetime | None) -> str | None:
+    """A time that may be missing."""
     return None if moment is None else moment.isoformat()
 
 
-def _failure(failure: Failure | None) -> FailureJson | None:
+def failure_json(failure: Failure | None) -> FailureJson | None:
+    """An exception that may not have happened."""
     return None if failure is None else {"type": failure.type, "message": failure.message}

@@ -21,7 +21,7 @@ def truncate(value: Any, limit: int) -> Any:
     list or dict keeps its first 200 entries."""
     if isinstance(value, str):
         return value if len(value) <= limit else {"$cut": value[:limit], "size": len(value)}
-    if isinstance(value, list):
+    if isinstance(value, list | tuple):
         kept = [truncate(item, limit) for item in value[:_MAX_ENTRIES]]
         return kept if len(value) <= _MAX_ENTRIES else [*kept, {"$cut": "", "size": len(value) - _MAX_ENTRIES}]
     if isinstance(value, dict):

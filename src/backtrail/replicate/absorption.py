@@ -95,27 +95,45 @@ class Absorption:
         for thread, head in self._final.items():
             if not _is_record(head):
                 self._final[thread] = self._counted(head)
+        for side in (ours, theirs):
+            self._touch(side)
+
+    def _touch(self, side: LineageRecords) -> None:
+        """Change a head of a side that gets more threads: a sweep that has read its heads must notice."""
+        new = self._final.keys() - side.heads.keys()
+        same = [thread for thread, head in side.heads.items() if self._final.get(thread) == head]
+        threads = [self._final[thread] for thread in sorted(same) if not _is_record(self._final[thread])]
+        if new and threads and len(same) == len(side.heads):
+            head = threads[0]
+            version = next_version(head.version, self._generation)
+            self._final[head.thread] = self._codec.rewrite(head, version=version, count=head.count, owner=head.owner)
 
     def _threads(self) -> list[Head]:
         """The heads that both will have, of threads."""
         return [head for head in self._final.values() if not _is_record(head)]
 
-    async def _fate(self, head: Head, here: LineageRecords, there: LineageRecords) -> Fate:
-        """The fate of a head of one side, as far as the other side knows it."""
-        seen = there.step(head.position) is not None
+    async def _fate(self, head: Head, here: LineageRecords, there: LineageRecords) -> tuple[Fate, Head]:
+        """The fate of a head of one side, as far as the other side knows it, and the head that it concerns."""
         if here is self._theirs:
-            end = self._rule.fate(head, await find_deletions(self._sides, head), seen=seen)
+            end = self._rule.fate(head, await find_deletions(self._sides, head))
         else:
-            end = fate(head, await find_deletions((self._source,), head), seen=seen)
-        if end in (Fate.NEWER, Fate.UNSEEN):
-            self._ended.append((head.owner, there))
-        return end
+            end = fate(head, await find_deletions((self._source,), head))
+        if end not in (Fate.NEWER, Fate.UNSEEN):
+            return end, head
+        if there.step(head.position) is not None:  # whoever deleted the thread has been here
+            unseen = self._union.newest_unseen(head.owner, there)
+            if unseen is None:
+                return Fate.DEAD, head
+            (branch, _), step = unseen
+            end, head = Fate.UNSEEN, self._codec.move(head, branch, step)  # it was undone, and is kept all the same
+        self._ended.append((head.owner, there))
+        return end, head
 
     async def _decide_ours(self, head: Head) -> None:
         """Decide about a head that only the target has."""
         if _is_record(head):
             return
-        end = await self._fate(head, self._ours, self._theirs)
+        end, head = await self._fate(head, self._ours, self._theirs)
         other = await self._other_lineage(self._source, head.thread)
         stays = end in _STAYS
         if stays and other is not None and not self._rule.wins(other, head, ours_seen=False):
@@ -143,8 +161,8 @@ class Absorption:
         wins = self._rule.wins(head, here, ours_seen=self._theirs.step(here.position) is not None)
         end = Fate.ALIVE
         if head.owner != here.owner and not _is_record(head):
-            theirs = await self._fate(head, self._theirs, self._ours)
-            ours = await self._fate(here, self._ours, self._theirs)
+            theirs, head = await self._fate(head, self._theirs, self._ours)
+            ours, here = await self._fate(here, self._ours, self._theirs)
             wins = theirs in _STAYS and (ours not in _STAYS or wins)
             end = ours if wins else theirs
         if wins:
@@ -155,7 +173,9 @@ class Absorption:
 
     async def _decide_new(self, head: Head) -> None:
         """Decide about a thread that only the source has."""
-        end = Fate.ALIVE if _is_record(head) else await self._fate(head, self._theirs, self._ours)
+        end = Fate.ALIVE
+        if not _is_record(head):
+            end, head = await self._fate(head, self._theirs, self._ours)
         other = await self._other_lineage(self._target, head.thread)
         stays = end in _STAYS and self._rule.begins(head)
         renamed = any(one.owner == head.owner for one in self._final.values()) and not _is_record(head)
@@ -214,10 +234,10 @@ class Absorption:
         all, with the same marks; both, if they have the same head: one may have more rows of it under another name."""
         sides = [side for side in (self._ours, self._theirs) if side.heads.get(head.thread) == head]
         current = not self._rule.renews or generation_of(head.version) >= self._generation
+        count = self._union.count(head)
         rows = self._union.own_rows(head.owner)
         if current and sides and all(side.step(at) == step for side in sides for at, step in rows.items()):
             return head
-        count = self._union.count(head)
         if not sides and count == head.count:
             return head  # it was made just now
         version = next_version(head.version, self._generation)
@@ -264,8 +284,10 @@ class Absorption:
         heads = {thread: head for thread, head in self._final.items() if thread not in taken}
         heads |= {thread: lacks.heads[thread] for thread in taken if thread in lacks.heads}  # they stay for now
         waiting = {self._final[thread].position for thread in taken if thread in self._final}  # they come with heads
-        # The target gets what its heads need; the source becomes equal, with the garbage that a sweep would find.
-        lacking = self._lacking(has, lacks, heads.values() if target is self._target else None)
+        # The target gets what its heads need; the source becomes equal, with the garbage that a sweep would find. Only
+        # a sweep of a lineage without heads would not notice that more garbage has come.
+        equal = target is self._source and bool(lacks.heads)
+        lacking = self._lacking(has, lacks, None if equal else heads.values())
         lacking = {
             branch: [number for number in numbers if (branch.id, number) not in waiting]
             for branch, numbers in lacking.items()
@@ -318,10 +340,12 @@ class Absorption:
         return found
 
     def _living(self, heads: list[Head]) -> dict[bytes, int]:
-        """The last step of each branch that is in the history of one of these heads, or belongs to one of them."""
+        """The last step of each branch that belongs to one of these heads, or that such a branch or head builds on."""
         owners = {head.owner for head in heads}
-        reach = furthest((head.position for head in heads), self._union.branches.get)
-        return {**reach, **{id: LAST_STEP for id, branch in self._union.branches.items() if branch.owner in owners}}
+        own = [branch for branch in self._union.branches.values() if branch.owner in owners]
+        origins = [branch.origin for branch in own if branch.origin is not None]  # also of what was abandoned
+        reach = furthest((*(head.position for head in heads), *origins), self._union.branches.get)
+        return {**reach, **{branch.id: LAST_STEP for branch in own}}
 
 
 def _is_record(head: Head) -> bool:

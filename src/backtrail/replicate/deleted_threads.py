@@ -48,13 +48,13 @@ class Deletions(msgspec.Struct, frozen=True):
     others: int  #: the newest generation in which another one was deleted
 
 
-def fate(head: Head, deletions: Deletions, *, seen: bool) -> Fate:
-    """The effect of deletions on a head. `seen`: the other side has the row at this head."""
+def fate(head: Head, deletions: Deletions) -> Fate:
+    """The effect of deletions on a head, as far as its version tells."""
     written, own = generation_of(head.version), deletions.own
     if own is None:  # a name that was deleted is not given to a thread that was older
         return Fate.OUSTED if written < deletions.others else Fate.ALIVE
     # The versions of one generation were all made on one side, one after the other.
-    if seen or (head.version <= own.version and written == generation_of(own.version)):
+    if head.version <= own.version and written == generation_of(own.version):
         return Fate.DEAD
     return Fate.NEWER if written >= own.generation else Fate.UNSEEN
 

@@ -59,8 +59,9 @@ async def fast_forward(
 
 
 def _only_saved(old: Head | None, new: Head, generation: int) -> bool:
-    """True if nothing but saves lies between two heads, and all of them were made in this generation."""
-    if new.step == 0 or generation_of(new.version) != generation:
+    """True if nothing but saves lies between two heads, both of this generation: only then were they made on one side,
+    one after the other."""
+    if new.step == 0 or any(generation_of(head.version) != generation for head in (old or new, new)):
         return False
     if old is None:
         return changes_of(new.version) == new.step == new.count

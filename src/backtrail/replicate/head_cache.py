@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import threading
 
-from backtrail.engines.base import Commit, Head, Row
+from backtrail.engines.base import Commit, Head, Position, Row
 from backtrail.lru import LRU
 
 Tip = tuple[Head, Row | None]
@@ -31,17 +31,27 @@ class HeadCache:
         with self._lock:
             old = self._tips.pop(thread)
             if old is not None and tip is not None and not sure and old[0].owner == tip[0].owner:
-                tip = max(old, tip, key=lambda one: one[0].version)
+                tip = max(tip, old, key=lambda one: one[0].version)
             if tip is not None:
                 self._tips.put(thread, tip, _weight(tip))
 
-    def learn(self, commit: Commit) -> None:
-        """Store the heads of a commit that was made."""
-        rows = {(row.branch, row.step): row for row in commit.rows}
+    def learn(self, commit: Commit) -> list[str]:
+        """Store the heads of a commit that was made; returns the threads that were moved to a row which is not known: a
+        fork is usually at the row of the thread that it was made from, an annotated thread where it was."""
+        known = [tip for swap in commit.swaps if (tip := self.get(swap.thread)) is not None and tip[1] is not None]
+        rows: dict[Position, Row | None] = {head.position: row for head, row in known}
+        for new in commit.rows:
+            rows[new.branch, new.step] = Row(new.step, new.id, new.meta, new.digest, None, new.root, b"")
+        unknown: list[str] = []
         for swap in commit.swaps:
-            row = None if swap.new is None else rows.get(swap.new.position)
-            whole = None if row is None else Row(row.step, row.id, row.meta, row.digest, None, row.root, b"")
-            self.put(swap.thread, None if swap.new is None else (swap.new, whole), sure=True)
+            if swap.new is None:
+                self.put(swap.thread, None, sure=True)
+                continue
+            row = rows.get(swap.new.position)
+            self.put(swap.thread, (swap.new, row), sure=True)
+            if row is None:
+                unknown.append(swap.thread)
+        return unknown
 
 
 def _weight(tip: Tip) -> int:

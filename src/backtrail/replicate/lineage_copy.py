@@ -41,6 +41,16 @@ class LineageRecords(msgspec.Struct, frozen=True):
         if {head.thread: head for head in await side.heads(lineage)} != self.heads:
             raise _moved(lineage)
 
+    def marks_like(self, other: LineageRecords) -> bool:
+        """True if no row has different marks on two sides. Heads do not tell that if the one that told of a mark was
+        deleted on both."""
+        return all(
+            step.mark == twin.mark
+            for id, steps in self.steps.items()
+            for number, step in steps.items()
+            if (twin := other.step((id, number))) is not None
+        )
+
     def step(self, position: Position) -> Step | None:
         """The light half of the row at this position."""
         return self.steps.get(position[0], {}).get(position[1])

@@ -8,7 +8,7 @@ from backtrail.engines.base import Branch, Head, Mark, Position, Step
 from backtrail.engines.branch_origins import furthest, walk_back
 from backtrail.replicate.deleted_threads import Fate
 from backtrail.replicate.lineage_copy import LineageRecords
-from backtrail.replicate.merge_rules import Apart, Codec, MarkFacts
+from backtrail.replicate.merge_rules import Annotated, Apart, Codec, MarkFacts
 
 _APART = (
     "thread {thread!r} was written to in both stores after one was made from the other (both have their own step "
@@ -27,6 +27,11 @@ class LineageUnion:
         self._by_owner: dict[bytes, list[bytes]] = {}
         for branch in self.branches.values():
             self._by_owner.setdefault(branch.owner, []).append(branch.id)
+        self._by_id: dict[bytes, set[Position]] = {}
+        for side in (ours, theirs):
+            for id, steps in side.steps.items():
+                for number, step in steps.items():
+                    self._by_id.setdefault(step.id, set()).add((id, number))
         for id in ours.steps.keys() & theirs.steps.keys():
             for number in ours.steps[id].keys() & theirs.steps[id].keys():
                 one, two = ours.steps[id][number], theirs.steps[id][number]
@@ -37,9 +42,11 @@ class LineageUnion:
                     later = max(one, two, key=partial(self._rank, id))
                     self.marks[id, number] = Mark(id, number, later.mark)
 
-    def _rank(self, branch: bytes, step: Step) -> tuple[MarkFacts, bytes]:
-        facts = self._codec.mark_facts(branch, step)
-        return facts or MarkFacts(False, -1, False), step.mark or b""
+    def _rank(self, branch: bytes, step: Step) -> tuple[bool, bool, int, bytes]:
+        """Orders the marks of one row: a deletion is final, else the later one counts. That a save exists twice is
+        found again by every merge, so it does not outweigh an annotation."""
+        facts = self._codec.mark_facts(branch, step) or MarkFacts(False, -1, False)
+        return facts.deleted, facts.at >= 0 and not facts.duplicate, facts.at, step.mark or b""
 
     def _is_deleted(self, branch: bytes, step: Step) -> bool:
         facts = self._codec.mark_facts(branch, step)
@@ -55,38 +62,52 @@ class LineageUnion:
         return found
 
     def count(self, head: Head) -> int:
-        """The number of checkpoints that a thread with this head has, once duplicates among them are marked."""
+        """The number of checkpoints that a thread with this head has, once it is settled which of its rows count."""
         rows = self.own_rows(head.owner)
-        self._mark_duplicates(head, rows)
-        tip = rows.get(head.position)
-        if tip is not None and self._is_deleted(head.branch, tip):  # on the other side, which had moved on
-            mark = self.marks[head.position] = self._codec.mark_restored(head.branch, tip)
-            rows[head.position] = tip._replace(mark=mark.data)
-        return sum(not self._is_deleted(at[0], step) for at, step in rows.items())
-
-    def _mark_duplicates(self, head: Head, rows: dict[Position, Step]) -> None:
-        """Mark saves that exist twice among these rows, because one side repeated them. The one in the history stays,
-        or else the first. If each side has removed the other's copy, one of them is restored."""
-        by_id: dict[bytes, list[Position]] = {}
-        for at, step in sorted(rows.items()):
-            by_id.setdefault(step.id, []).append(at)
         way = {segment.branch.id: segment.last for segment in walk_back(head.position, self.branches.get)}
-        for same in by_id.values():
-            if len(same) == 1:
+        by_id: dict[bytes, list[Position]] = {}
+        for at, step in sorted(rows.items(), key=lambda row: (row[0][1] > way.get(row[0][0], 0), row[0])):
+            by_id.setdefault(step.id, []).append(at)  # those in the history first
+        return sum(self._settle(same, rows, head.position, way) for same in by_id.values())
+
+    def _settle(self, same: list[Position], rows: dict[Position, Step], tip: Position, way: dict[bytes, int]) -> bool:
+        """Settle which row of a save counts, and how it is annotated; False if none does. There may be several, because
+        one side repeated it: the one in the history stays, or else the first that no side has removed. None stays if
+        somebody deleted the save, who knew one of them; unless the thread is at it."""
+        facts = {at: self._codec.mark_facts(at[0], rows[at]) for at in same}
+        alive = [at for at in same if not self._is_deleted(at[0], rows[at])]
+        stays: Position | None = same[0] if same[0][1] <= way.get(same[0][0], 0) else (alive or same)[0]
+        deleted = any(one is not None and one.deleted for one in facts.values())
+        if deleted or tip in same:
+            stays = tip if tip in same else None
+        for at in same:
+            annotated = self._annotated(rows[at].id) if at == stays else None
+            known = facts[at]
+            if (at in alive) is not (at == stays):
+                mark = self._codec.mark(at[0], rows[at], annotated, deleted=at != stays, duplicate=not deleted)
+            elif annotated is not None and (known is None or known.at < annotated.at):
+                mark = self._codec.mark(at[0], rows[at], annotated, deleted=False)
+            else:
                 continue
-            facts = [self._codec.mark_facts(at[0], rows[at]) for at in same]
-            alive = [at for at in same if not self._is_deleted(at[0], rows[at])]
-            in_history = [at for at in same if at[1] <= way.get(at[0], 0)]
-            stays: Position | None = (in_history or alive or same)[0]
-            if any(one is not None and one.deleted for one in facts):
-                stays = None  # whoever deleted the checkpoint knew one of them
-            for at in same:
-                if (at in alive) is not (at == stays):
-                    restore = self._codec.mark_restored
-                    delete = partial(self._codec.mark_deleted, duplicate=True)
-                    mark = (restore if at == stays else delete)(at[0], rows[at])
-                    self.marks[at] = mark
-                    rows[at] = rows[at]._replace(mark=mark.data)
+            self.marks[at] = mark
+        return stays is not None
+
+    def _annotated(self, id: bytes) -> Annotated | None:
+        """The row of a save that was annotated last, by any thread that has it, on any side."""
+        found: list[Annotated] = []
+        for at in self._by_id[id]:
+            for step in (self.ours.step(at), self.theirs.step(at)):
+                facts = None if step is None else self._codec.mark_facts(at[0], step)
+                if step is not None and facts is not None and not facts.deleted and not facts.duplicate:
+                    found.append(Annotated(facts.at, at[0], step))
+        return max(found, default=None)
+
+    def newest_unseen(self, owner: bytes, there: LineageRecords) -> tuple[Position, Step] | None:
+        """The newest checkpoint of a thread that this side does not have."""
+        unseen = {at: step for at, step in self.own_rows(owner).items() if there.step(at) is None}
+        alive = [at for at, step in unseen.items() if not self._is_deleted(at[0], step)]
+        newest = max(alive, key=lambda at: (at[1], at[0]), default=None)
+        return None if newest is None else (newest, unseen[newest])
 
     def delete_seen(self, owner: bytes, there: LineageRecords, heads: list[Head]) -> None:
         """Delete the checkpoints of a deleted thread that whoever deleted it had seen: those that are `there`. Only the
@@ -98,7 +119,7 @@ class LineageUnion:
             if self.branches[id].owner == owner:
                 for number, step in steps.items():
                     if number > inherited.get(id, 0) and not self._is_deleted(id, step):
-                        self.marks[id, number] = self._codec.mark_deleted(id, step, duplicate=False)
+                        self.marks[id, number] = self._codec.mark(id, step, deleted=True)
 
     def delete_repeated(self, owner: bytes, here: LineageRecords, there: LineageRecords) -> None:
         """Delete the checkpoints of a thread `here` that were repeated `there`, by another one, and deleted."""
@@ -110,7 +131,7 @@ class LineageUnion:
         }
         for at, step in self.own_rows(owner).items():
             if step.id in deleted and here.step(at) is not None and not self._is_deleted(at[0], step):
-                self.marks[at] = self._codec.mark_deleted(at[0], step, duplicate=False)
+                self.marks[at] = self._codec.mark(at[0], step, deleted=True)
 
     def has_unique(
         self, head: Head, here: LineageRecords, there: LineageRecords, *, same: bool, end: Fate, owners: set[bytes]

@@ -47,28 +47,35 @@ async def _merge(
     merged: Merged,
     seen: set[str],
 ) -> None:
+    merged_once = False
     for _ in limits.COMPARISON.attempts():
         theirs = {head.thread: head for head in await source.heads(lineage)}
         ours = {head.thread: head for head in await target.heads(lineage)}
-        if ours == theirs and (not ours or not await _has_leftovers(target, source, lineage)):
-            if not ours:
-                await clear(target, lineage)
-                await clear(source, lineage)
+        if not ours and not theirs:
+            await clear(target, lineage)
+            await clear(source, lineage)
+            return
+        alike = ours == theirs and not await _has_leftovers(target, source, lineage)
+        if alike and merged_once:
             return
         newest = max(generation_of(head.version) for head in (*ours.values(), *theirs.values()))
         if not rule.renews and newest > generation:
             raise Outdated(lineage, f"lineage {lineage!r} was written to in generation {newest}: read the roles again")
         merged.waits_for.clear()
         try:
-            records = await LineageRecords.read(source, lineage, theirs)
+            there = await LineageRecords.read(source, lineage, theirs)
+            here = await LineageRecords.read(target, lineage, ours)
+            if alike and here.marks_like(there):
+                return
             absorption = Absorption(target, source, lineage, codec, generation, rule, merged)
-            await absorption.decide(await LineageRecords.read(target, lineage, ours), records)
+            await absorption.decide(here, there)
             await absorption.commit()
             await absorption.overwrite()
         except (Apart, Outdated):
             raise
         except Refused:
             continue
+        merged_once = True
         for other in merged.waits_for - seen:
             await _merge(target, source, other, codec, generation, rule, merged, seen | {other})
     raise Refused(lineage, f"lineage {lineage!r} kept moving while it was copied: it is tried again later")
@@ -82,10 +89,16 @@ async def _has_leftovers(target: Engine, source: Engine, lineage: str) -> bool:
 
 async def clear(side: Engine, lineage: str) -> None:
     """Delete everything of a lineage in which no thread is left."""
-    branches = [branch.id for branch in await side.branches(lineage)]
-    blobs = [id for id, _ in await side.blob_ids(lineage)] if branches else []
-    if branches:
+    drop = await drop_of_all(side, lineage)
+    if drop.branches:
         try:
-            await side.drop(Drop(lineage, (), branches=branches, blobs=blobs))
+            await side.drop(drop)
         except Refused:
             return  # a thread appeared: left to the next merge
+
+
+async def drop_of_all(side: Engine, lineage: str) -> Drop:
+    """Everything that a side has of a lineage in which no thread is left."""
+    branches = [branch.id for branch in await side.branches(lineage)]
+    blobs = [id for id, _ in await side.blob_ids(lineage)] if branches else []
+    return Drop(lineage, (), branches=branches, blobs=blobs)

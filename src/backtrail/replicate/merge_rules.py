@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple, Protocol
 
-from backtrail.engines.base import Head, Mark, Step, generation_of
+from backtrail.engines.base import Branch, Commit, Engine, Head, Mark, Position, Row, Step, generation_of
 from backtrail.engines.conflicts import Refused
 from backtrail.replicate.deleted_threads import Deletions, Fate, fate
 
@@ -25,20 +26,50 @@ class MarkFacts(NamedTuple):
     duplicate: bool  #: deleted because the same save exists twice
 
 
+class Annotated(NamedTuple):
+    """A row with an annotation."""
+
+    at: int  #: when it was annotated
+    branch: bytes
+    step: Step
+
+
+class SpooledRow(NamedTuple):
+    """A save in a spool. `branch`: None if nobody has the record of it any more."""
+
+    head: Head  #: of its thread in the spool
+    position: Position
+    branch: Branch | None
+    row: Row
+
+
 class Codec(Protocol):
     """Opens and seals the records of a store, which engines cannot read. Raises `Corrupt` for those of others."""
 
     def rewrite(self, head: Head, *, version: int, count: int, name: str | None = None, owner: bytes) -> Head:
         """A head with other fields; `name`: as the head of another thread."""
 
+    def move(self, head: Head, branch: bytes, step: Step) -> Head:
+        """A head at another row."""
+
     def mark_facts(self, branch: bytes, step: Step) -> MarkFacts | None:
         """The facts of a step's mark; None if it has none."""
 
-    def mark_deleted(self, branch: bytes, step: Step, *, duplicate: bool) -> Mark:
-        """A mark that deletes a checkpoint; `duplicate`: because the same save exists twice."""
+    def mark(
+        self,
+        branch: bytes,
+        step: Step,
+        annotated: Annotated | None = None,
+        *,
+        deleted: bool,
+        duplicate: bool = False,
+    ) -> Mark:
+        """A mark that deletes a checkpoint (`duplicate`: because the same save exists twice) or restores it, with the
+        annotation of this row: of its own, or of another row of the same save."""
 
-    def mark_restored(self, branch: bytes, step: Step) -> Mark:
-        """A mark that restores a checkpoint: it was deleted as a duplicate, or is the head of its thread."""
+    async def detach(self, engine: Engine, saves: Sequence[SpooledRow]) -> Commit:
+        """The saves of one thread, as a thread that begins with the first of them: without what they build on, unless
+        this engine has it."""
 
 
 class Rule:
@@ -47,9 +78,9 @@ class Rule:
     whole = True  #: the source is a store: what it lacks it may have deleted
     renews = False  #: heads get versions of the current generation, because one of the two may be a mirror
 
-    def fate(self, theirs: Head, deletions: Deletions, *, seen: bool) -> Fate:
-        """The effect of deletions on a head of the source. `seen`: the target has its row."""
-        return fate(theirs, deletions, seen=seen)
+    def fate(self, theirs: Head, deletions: Deletions) -> Fate:
+        """The effect of deletions on a head of the source, as far as its version tells."""
+        return fate(theirs, deletions)
 
     def wins(self, theirs: Head, ours: Head, *, ours_seen: bool) -> bool:  # noqa: ARG002 - other rules need it
         """True if the source's head becomes the thread's head. `ours_seen`: the source has the row at the target's."""

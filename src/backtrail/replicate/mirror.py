@@ -9,6 +9,8 @@ branch of the new generation.
 
 from __future__ import annotations
 
+import threading
+from collections.abc import Iterable
 from functools import partial
 from typing import Any, cast
 
@@ -18,16 +20,19 @@ from backtrail.engines.base import Commit, Drop, Engine, generation_of
 from backtrail.engines.capabilities import FailsFast, WritesInGenerations, capability
 from backtrail.engines.conflicts import Deferred, Refused
 from backtrail.errors import Closed, LockLost, Unavailable
+from backtrail.lru import LRU
 from backtrail.replicate import concurrency, role_record
 from backtrail.replicate.delegating_engine import DelegatingEngine
 from backtrail.replicate.deleted_threads import write_tombstone
 from backtrail.replicate.failover import Failover, Standing, opposite
+from backtrail.replicate.merge import drop_of_all
 from backtrail.replicate.merge_rules import Codec
 from backtrail.replicate.replicator import Replicator
 from backtrail.replicate.role_record import Name
 from backtrail.replicate.settings import Settings
 from backtrail.replicate.status import Announcer, Meters, Mirrored, Side, SpoolStatus, Status, log
 
+_READ = 4096  # threads
 _SHARED_PREFIX = bytes(3)  # of branches that every process of a generation may continue
 
 
@@ -52,6 +57,8 @@ class Mirror(DelegatingEngine, WritesInGenerations, Mirrored):
         self.failover = Failover(self.sides, self.blocking, settings, self._on_health, self._on_switch)
         self.replicator = Replicator(self.failover, self.blocking, settings)
         self._starting = concurrency.Mutex(self.blocking)
+        self._read_in: LRU[str, int] = LRU(_READ)  # by thread: the generation in which its head was read last
+        self._reading = threading.Lock()
         for name, engine in (("primary", primary), ("replica", replica)):
             if (waiting := capability(engine, FailsFast)) is not None:
                 waiting.fail_fast = partial(self._can_do_without, cast("Name", name))
@@ -125,12 +132,32 @@ class Mirror(DelegatingEngine, WritesInGenerations, Mirrored):
         """Call the active side; if it is unreachable, the other one."""
         await self._start()
         for last in (False, True):
-            name = self.failover.standing.active
+            standing = self.failover.standing
             try:
-                return await getattr(self.sides[name], method)(*args, **options)
+                found = await getattr(self.sides[standing.active], method)(*args, **options)
+                if method in ("head", "tip"):
+                    self._note_read(args, standing)
+                elif method == "heads":
+                    self._note_read([head.thread for head in found], standing)
+                return found
             except Unavailable as error:
-                await self._leave(name, error, final=last)
+                await self._leave(standing.active, error, final=last)
         raise AssertionError("the loop above returns or raises")
+
+    def _note_read(self, threads: Iterable[str], standing: Standing) -> None:
+        for thread in threads:
+            if self._read_in.peek(thread) != standing.generation:
+                with self._reading:
+                    self._read_in.put(thread, standing.generation)
+
+    def _was_read_before(self, commit: Commit, generation: int) -> bool:
+        """True if the heads that a commit moves were read in an earlier generation. What else it builds on may have
+        been read in this one, on a side that was not equal yet."""
+        for swap in commit.swaps:
+            read = None if swap.expect is None else self._read_in.peek(swap.thread)
+            if read is not None and read < generation:
+                return True
+        return False
 
     async def _leave(self, name: Name, error: Unavailable, *, final: bool = False) -> None:
         """Make the other side active, because this one did not answer; `Unavailable` if that is not possible."""
@@ -152,10 +179,12 @@ class Mirror(DelegatingEngine, WritesInGenerations, Mirrored):
                 f"the {follower} is unreachable and replica_required=True: {self.failover.errors[follower]}; "
                 "nothing was saved"
             )
-        if planned_before(commit, standing.generation, self.branch_prefix):
+        generation = standing.generation
+        if planned_before(commit, generation, self.branch_prefix) or self._was_read_before(commit, generation):
             raise _look_again(commit.lineage)
         try:
             await self._commit_on_active(commit, standing)
+            self._note_read([swap.thread for swap in commit.swaps], standing)
             if self.settings.replication == "async":
                 await self._queue(commit)
             elif not await self._commit_on_follower(commit, standing):
@@ -228,20 +257,25 @@ class Mirror(DelegatingEngine, WritesInGenerations, Mirrored):
         standing = await self._start()
         if not self.may_drop:
             raise Deferred(drop.lineage)
-        follower = self.sides[standing.follower]
+        active, follower = self.sides[standing.active], self.sides[standing.follower]
+        heads = await self._ask("heads", drop.lineage)
+        if {(head.thread, head.key) for head in heads} != {*drop.expect} or standing is not self.failover.standing:
+            raise _look_again(drop.lineage)  # the sweep was planned on the other side, before that became the follower
         try:
+            # Without a thread everything is garbage; and of that, the follower may have more.
+            there = drop if drop.expect else await drop_of_all(follower, drop.lineage)
             try:
-                await follower.drop(drop)
+                await follower.drop(there)
             except Refused:
                 await self.replicator.catch_up(drop.lineage)
-                await follower.drop(drop)
+                await follower.drop(there)
         except Unavailable as error:
             self.failover.note_unreachable(standing.follower, error)
             raise Deferred(drop.lineage) from error
         except Refused as error:
             raise Deferred(drop.lineage) from error
         try:
-            await self.sides[standing.active].drop(drop)
+            await active.drop(drop)
         except Unavailable as error:
             await self._leave(standing.active, error)
             raise _look_again(drop.lineage) from error

@@ -188,6 +188,13 @@ class Replicator:
             self.diverged += 1
             log.warning("thread %r was written to on both sides; the head that lost is kept as %r", thread, name)
 
+    async def merge_now(self, lineage: str) -> None:
+        """Make a lineage equal on both sides; `Refused` if the follower cannot be reached."""
+        standing = self._failover.standing
+        if not self._failover.is_healthy(standing.follower) or standing.follower not in standing.fences:
+            raise Refused(lineage, f"what was spooled for {lineage!r} waits for the {standing.follower}")
+        await self._merge(self._sides(standing), lineage, standing.generation)
+
     async def _fail_back(self) -> None:
         """Return to the primary, once it has been healthy for long enough and has everything."""
         failover = self._failover

@@ -19,7 +19,7 @@ from typing import Any, Final
 
 import msgspec
 
-from backtrail.engines.base import Branch, Commit, Drop, Engine, Head, HeadKey, Mark, NewRow, Row, Swap
+from backtrail.engines.base import Branch, Commit, Drop, Engine, Head, HeadKey, Mark, NewRow, Position, Row, Swap
 from backtrail.engines.conflicts import Refused
 from backtrail.engines.reserved_record import record, update
 from backtrail.engines.sqlite import SQLiteEngine
@@ -50,6 +50,7 @@ class SpooledLineage(msgspec.Struct, frozen=True):
     bases: dict[str, HeadKey | None]  #: by thread: the head that the first of its saves builds on
     heads: dict[str, Head]  #: by thread: the head after the last one
     marks: list[Mark]  #: on rows that only the sides have, too
+    saves: list[tuple[str, Position]]  #: the thread and the position of each row, in the order of the saves
 
 
 class Holdings(msgspec.Struct, frozen=True):
@@ -165,7 +166,7 @@ class Spool:
         journal = heads.pop(JOURNAL + lineage, None)
         if journal is None:
             return None
-        found = SpooledLineage(journal, {}, heads, [])
+        found = SpooledLineage(journal, {}, heads, [], [])
         for row in await self.engine.rows(lineage, journal.branch, 1, journal.step):
             if _digest(row.payload) != row.digest:
                 raise Corrupt(f"the spool's journal of {lineage!r}, entry {row.step}", "its digest does not fit")
@@ -174,6 +175,7 @@ class Spool:
             for thread, expect in entry.expects:
                 found.bases.setdefault(thread, expect)
             found.marks.extend(entry.marks)
+            found.saves.extend((entry.expects[0][0], (branch, step)) for branch, step, _ in entry.rows)
         return found
 
     async def _check_rows(self, lineage: str, entry: SpooledSave) -> None:

@@ -3,22 +3,26 @@
 A spooled head becomes the thread's head if that is still the one that the first spooled save was built on. If others
 wrote to the thread meanwhile, it loses, and is kept as any head that lost. A save that had already reached the side
 (its answer was lost, or a delivery was interrupted and is repeated) is recognized by its row, one that its caller has
-repeated elsewhere by its id. A save that builds on a step that the active side does not have stays in the spool:
-without that step it could not be read. A lineage that has to wait does not delay others.
+repeated elsewhere by its id. A save that builds on a step that the active side does not have waits for the side that
+has it. If none has, because others deleted it, the save is delivered without it, as a thread of its own. A lineage that
+has to wait does not delay others.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
+from typing import Any
 
-from backtrail.engines.base import Engine, Head, HeadKey, Step
+from backtrail.engines.base import Branch, Commit, Drop, Engine, Head, HeadKey, Step
 from backtrail.engines.branch_origins import previous_position
 from backtrail.engines.conflicts import Refused
+from backtrail.engines.memory import MemoryEngine
 from backtrail.replicate import limits
 from backtrail.replicate.absorption import Absorption, Merged
+from backtrail.replicate.delegating_engine import DelegatingEngine
 from backtrail.replicate.deleted_threads import Deletions, Fate
 from backtrail.replicate.lineage_copy import Copied, LineageRecords
-from backtrail.replicate.merge_rules import Codec, Rule
+from backtrail.replicate.merge_rules import Codec, Rule, SpooledRow
 from backtrail.replicate.spool import Spool, SpooledLineage
 
 
@@ -46,24 +50,41 @@ class IfNobodyElseWrote(Rule):
     def begins(self, theirs: Head) -> bool:
         return self._bases[theirs.thread] is None
 
-    def fate(self, theirs: Head, deletions: Deletions, *, seen: bool) -> Fate:
+    def fate(self, theirs: Head, deletions: Deletions) -> Fate:
         if deletions.own is None:
             return Fate.ALIVE
-        # A thread that was created in the spool can only have been deleted after it had been delivered.
-        return Fate.DEAD if seen or self.begins(theirs) else Fate.UNSEEN
+        # A thread that was created in the spool can only have been deleted after it had been delivered; but another
+        # process may have spooled more of it since.
+        delivered = self.begins(theirs) and theirs.version <= deletions.own.version
+        return Fate.DEAD if delivered else Fate.UNSEEN
 
 
 async def deliver(
-    spool: Spool, lineage: str, active: Engine, sides: Collection[Engine], codec: Codec, generation: int
+    spool: Spool,
+    lineage: str,
+    active: Engine,
+    sides: Collection[Engine],
+    codec: Codec,
+    generation: int,
+    *,
+    detach: bool = False,
 ) -> Merged:
     """Have the active side absorb the spooled saves of a lineage, and delete them here. Safe to interrupt at any point
-    and to repeat, even by two processes at once. `sides`: all that can be reached."""
+    and to repeat, even by two processes at once. `sides`: all that can be reached. `detach`: both sides are equal, so
+    what is missing is gone."""
     for _ in limits.DELIVERY.attempts():
         spooled = await spool.read(lineage)
         if spooled is None:
             return Merged(Copied())  # another process has delivered it
+        merged = Merged(Copied())
         try:
-            merged = await _deliver(spool, spooled, lineage, active, sides, codec, generation)
+            sources = await _sources(spool, spooled, lineage, active, codec, detach)
+            for source, theirs in sources:
+                ours = await _read(active, lineage)
+                rule = IfNobodyElseWrote(spooled.bases, ours)
+                absorption = Absorption(active, source, lineage, codec, generation, rule, merged, sides)
+                await absorption.decide(ours, theirs)
+                await absorption.commit()
         except Stranded:
             raise
         except Refused:
@@ -73,55 +94,100 @@ async def deliver(
     raise Refused(lineage, f"lineage {lineage!r} kept moving while the spool was delivered: it is tried again")
 
 
-async def _deliver(
-    spool: Spool,
-    spooled: SpooledLineage,
-    lineage: str,
-    active: Engine,
-    sides: Collection[Engine],
-    codec: Codec,
-    generation: int,
-) -> Merged:
-    heads = {head.thread: head for head in await active.heads(lineage)}
-    ours = await LineageRecords.read(active, lineage, heads)
-    theirs = await _records(spool, spooled, lineage, ours)
-    await _check_bases(active, lineage, ours, theirs)
-    merged, rule = Merged(Copied()), IfNobodyElseWrote(spooled.bases, ours)
-    absorption = Absorption(active, spool.engine, lineage, codec, generation, rule, merged, sides)
-    await absorption.decide(ours, theirs)
-    await absorption.commit()
-    return merged
+async def _read(side: Engine, lineage: str) -> LineageRecords:
+    return await LineageRecords.read(side, lineage, {head.thread: head for head in await side.heads(lineage)})
 
 
-async def _records(spool: Spool, spooled: SpooledLineage, lineage: str, ours: LineageRecords) -> LineageRecords:
-    """The spool as if it were a side: with the branches that its rows continue, and the rows that it has marked."""
+async def _sources(
+    spool: Spool, spooled: SpooledLineage, lineage: str, active: Engine, codec: Codec, detach: bool
+) -> list[tuple[Engine, LineageRecords]]:
+    """The spool as if it were a side, and each thread that has lost its base, as one that begins in the spool."""
+    ours = await _read(active, lineage)
     all_heads = {**spooled.heads, spooled.journal.thread: spooled.journal}
     found = await LineageRecords.read(spool.engine, lineage, all_heads)
-    branches = {id: branch for id, branch in found.branches.items() if branch.thread}
+    lost = await _without_base(spooled, active, lineage, ours, found)
+    if lost and not detach:
+        raise Stranded(lineage, f"thread {min(lost)!r} builds on a step that the active side does not have")
+    sources: list[tuple[Engine, LineageRecords]] = [(spool.engine, _records(spooled, ours, found, lost))]
+    for thread in sorted(lost):
+        saves = [
+            SpooledRow(spooled.heads[thread], at, _branch(found, ours, at[0]), row)
+            for name, at in spooled.saves
+            if name == thread
+            for row in await spool.engine.rows(lineage, at[0], at[1], at[1])
+        ]
+        if saves:  # else the thread was only moved, to a step that is gone
+            alone = MemoryEngine()
+            await alone.commit(await codec.detach(EitherEngine(spool.engine, active), saves))
+            sources.append((alone, await _read(alone, lineage)))
+    return sources
+
+
+def _branch(found: LineageRecords, ours: LineageRecords, id: bytes) -> Branch | None:
+    """The record of a branch. The spool has only a placeholder of one that began on a side."""
+    known = found.branches.get(id)
+    return known if known is not None and known.thread else ours.branches.get(id)
+
+
+async def _without_base(
+    spooled: SpooledLineage, active: Engine, lineage: str, ours: LineageRecords, found: LineageRecords
+) -> set[str]:
+    """The threads of which a row, or the one before it, is missing or was freed."""
+    lost: set[str] = set()
+    for thread, (id, number) in spooled.saves:
+        branch = _branch(found, ours, id)
+        before = None if branch is None else previous_position(branch, number)
+        if branch is None:
+            lost.add(thread)
+        elif before is not None and ours.step((id, number)) is None and found.step(before) is None:
+            row = await active.row(lineage, *before)
+            if row is None or not row.root:
+                lost.add(thread)
+    for thread, head in spooled.heads.items():
+        if ours.step(head.position) is None and found.step(head.position) is None:
+            lost.add(thread)
+    return lost
+
+
+def _records(spooled: SpooledLineage, ours: LineageRecords, found: LineageRecords, without: set[str]) -> LineageRecords:
+    """The spool as if it were a side: with the branches that its rows continue, and the rows that it has marked."""
+    heads = {thread: head for thread, head in spooled.heads.items() if thread not in without}
+    branches: dict[bytes, Branch] = {}
     steps: dict[bytes, dict[int, Step]] = {}
-    for id, rows in found.steps.items():
-        if id == spooled.journal.branch:
-            continue
-        steps[id] = dict(rows)
-        if id not in branches:
-            if id not in ours.branches:
-                raise Stranded(lineage, f"the active side does not have branch {id.hex()}")
-            branches[id] = ours.branches[id]
+    for thread, (id, number) in spooled.saves:
+        branch, step = _branch(found, ours, id), found.step((id, number))
+        if thread not in without and branch is not None and step is not None:
+            branches[id] = branch
+            steps.setdefault(id, {})[number] = step
     for mark in spooled.marks:
         known = ours.step((mark.branch, mark.step))
         if known is not None and found.step((mark.branch, mark.step)) is None:
             branches[mark.branch] = ours.branches[mark.branch]
             steps.setdefault(mark.branch, {})[mark.step] = known._replace(mark=mark.data)
-    return LineageRecords(spooled.heads, branches, steps)
+    return LineageRecords(heads, branches, steps)
 
 
-async def _check_bases(active: Engine, lineage: str, ours: LineageRecords, theirs: LineageRecords) -> None:
-    """Raise `Stranded` if the row before one of the spooled rows is missing, or was freed."""
-    for id, steps in theirs.steps.items():
-        for number in steps:
-            before = previous_position(theirs.branches[id], number)
-            if before is None or ours.step((id, number)) is not None or theirs.step(before) is not None:
-                continue
-            row = await active.row(lineage, *before)
-            if row is None or not row.root:
-                raise Stranded(lineage, f"it builds on step {before[1]} of a branch, which is not there")
+class EitherEngine(DelegatingEngine):
+    """The payloads and blobs that the first engine has, or else the second."""
+
+    def __init__(self, first: Engine, second: Engine) -> None:
+        self._first, self._second = first, second
+        self.properties = first.properties
+
+    async def _ask(self, method: str, *args: Any, **options: Any) -> Any:
+        here = dict(await getattr(self._first, method)(*args, **options))
+        there = dict(await getattr(self._second, method)(*args, **options))
+        both = {**there, **here}
+        return both if method == "blobs" else sorted(both.items())
+
+    async def commit(self, commit: Commit) -> None:
+        raise NotImplementedError("it is only read")
+
+    async def drop(self, drop: Drop) -> None:
+        raise NotImplementedError("it is only read")
+
+    async def compact(self) -> None:
+        raise NotImplementedError("it is only read")
+
+    async def close(self) -> None:
+        raise NotImplementedError("it is only read")

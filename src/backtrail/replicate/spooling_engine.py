@@ -11,11 +11,13 @@ Every process writes to branches of its own here, so that a save can be delivere
 
 from __future__ import annotations
 
+import contextlib
 import os
 import time
+from functools import partial
 from typing import Any
 
-from backtrail.engines.base import Commit, Drop, Head, Row
+from backtrail.engines.base import Commit, Drop, Head, Row, Swap
 from backtrail.engines.capabilities import SavesAdrift, WritesInGenerations
 from backtrail.engines.conflicts import Refused
 from backtrail.errors import BacktrailError, Closed, Corrupt, InvalidInput, LockLost, Unavailable
@@ -24,11 +26,18 @@ from backtrail.replicate.delegating_engine import DelegatingEngine
 from backtrail.replicate.head_cache import HeadCache
 from backtrail.replicate.mirror import Mirror, planned_before
 from backtrail.replicate.spool import NOTHING, Holdings, Spool, StoreFacts, weight
-from backtrail.replicate.spool_delivery import deliver
+from backtrail.replicate.spool_delivery import Stranded, deliver
 from backtrail.replicate.status import Mirrored, SpoolStatus, Status, log
 
 _ROLE = ""  # the name under which the generation is stored
 _KEYS = "\U0010ffffkeys"  # the suffix of a key ring's name, in any namespace
+
+
+def _can_be_spooled(commit: Commit, swap: Swap) -> bool:
+    """True for a save, or a move of a thread that exists. A fork has nothing of its own that a spool could keep."""
+    if swap.new is None or swap.thread.endswith(_KEYS):
+        return False
+    return swap.expect is not None or any((row.branch, row.step) == swap.new.position for row in commit.rows)
 
 
 def _made(ring: Head | None) -> int | None:
@@ -194,7 +203,12 @@ class Spooled(DelegatingEngine, WritesInGenerations, SavesAdrift, Mirrored):
         standing = failover.standing
         active = failover.fenced(standing.active, standing)
         sides = [active, *([failover.sides[standing.follower]] if failover.is_healthy(standing.follower) else [])]
-        merged = await deliver(self._spool, lineage, active, sides, replicator.codec, standing.generation)
+        deliver_to = partial(deliver, self._spool, lineage, active, sides, replicator.codec, standing.generation)
+        try:
+            merged = await deliver_to()
+        except Stranded:
+            await replicator.merge_now(lineage)
+            merged = await deliver_to(detach=True)
         self._stranded.discard(lineage)
         replicator.count_diverged(merged.diverged)
         replicator.mark(lineage)  # the follower lacks it
@@ -251,17 +265,24 @@ class Spooled(DelegatingEngine, WritesInGenerations, SavesAdrift, Mirrored):
 
     async def commit(self, commit: Commit) -> None:
         await self._ready()
-        if not commit.swaps or any(swap.new is None or swap.thread.endswith(_KEYS) for swap in commit.swaps):
-            await self._require_sides()  # only saves can be spooled
+        if not all(_can_be_spooled(commit, swap) for swap in commit.swaps) or not commit.swaps:
+            await self._require_sides()
             await self.mirror.commit(commit)
             for swap in commit.swaps:
                 if swap.thread.endswith(_KEYS):
                     await self._spool.remember(swap.thread, StoreFacts(swap.new, self._generation))
-            self._tips.learn(commit)
+            await self._learn(commit)
             return
         async with self._lineage_locks.of(commit.lineage):
             await self._save(commit)
-            self._tips.learn(commit)
+            await self._learn(commit)
+
+    async def _learn(self, commit: Commit) -> None:
+        """Know the heads that a commit left, and the rows that they are at: the next save may have to be spooled."""
+        for thread in self._tips.learn(commit):
+            if not self.adrift:
+                with contextlib.suppress(Unavailable):  # this change is made; the next call will notice
+                    await self.tip(thread)
 
     async def _save(self, commit: Commit) -> None:
         in_doubt = False

@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 from starlette.applications import Starlette
-from starlette.concurrency import run_in_threadpool
+from starlette.concurrency import iterate_in_threadpool, run_in_threadpool
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
 from starlette.requests import Request
@@ -33,7 +33,15 @@ from backtrail.render.jsonable import json_bytes
 from backtrail.server.handlers import Handlers
 from backtrail.server.middleware import BODY_SECONDS, LOCAL, MAX_BODY, SecurityMiddleware
 from backtrail.server.one_time_codes import OneTimeCodes
-from backtrail.server.requests import ApiRequest, EmptyRequest, ExportRequest, OpenRequest
+from backtrail.server.requests import (
+    ApiRequest,
+    EmptyRequest,
+    ExportRequest,
+    FindRequest,
+    ImageRequest,
+    OpenRequest,
+    TreeRequest,
+)
 from backtrail.server.routes import OPERATIONS, ROOT, Operation, openapi
 from backtrail.server.sse import WATCHED_THREADS, ThreadWatcher
 
@@ -67,9 +75,11 @@ def application(
     read_only: bool = False,
     max_body: int = MAX_BODY,
     body_seconds: float = BODY_SECONDS,
+    metrics: bool = False,
 ) -> Starlette:
     """The inspector of a store. `hosts` are the host names it accepts. Without a `token` one is generated; it is
-    `application.state.token`. A link `/#code=…` with a code from `application.state.codes` opens the page, once."""
+    `application.state.token`. A link `/#code=…` with a code from `application.state.codes` opens the page, once.
+    `metrics`: answer `/metrics` in the text format of Prometheus, with the token."""
     token = token or secrets.token_urlsafe(32)
     handlers = Handlers(store, name=name, read_only=read_only)
     codes = OneTimeCodes(token)
@@ -77,11 +87,16 @@ def application(
     routes = [Route(ROOT + op.path, _endpoint(handlers, op), methods=[op.method]) for op in OPERATIONS]
     routes += [
         Route(f"{ROOT}/export", _export(handlers)),
+        Route(f"{ROOT}/find", _find(handlers)),
+        Route(f"{ROOT}/file", _file(handlers)),
+        Route(f"{ROOT}/image", _image(handlers)),
         Route(f"{ROOT}/events", _events(watcher)),
         Route(f"{ROOT}/openapi.json", _openapi),
         Route("/open", _open(codes), methods=["POST"]),
         *_pages(),
     ]
+    if metrics:
+        routes.append(Route("/metrics", _metrics(handlers)))
     security = Middleware(
         SecurityMiddleware,
         token=token,
@@ -104,9 +119,9 @@ def application(
 def _pages() -> list[Route]:
     """One route per file of the page: a request's path never becomes a path of the file system."""
     routes = []
-    for file in sorted(STATIC.iterdir()):
+    for file in sorted(STATIC.rglob("*")):
         if file.suffix in _TYPES:
-            path = "/" if file.name == "index.html" else f"/{file.name}"
+            path = "/" if file.name == "index.html" else f"/{file.relative_to(STATIC).as_posix()}"
             routes.append(Route(path, _page(file)))
     return routes
 
@@ -160,6 +175,41 @@ def _export(handlers: Handlers) -> Any:
         return Response(text, media_type=media, headers={"content-disposition": "attachment"})
 
     return export
+
+
+def _metrics(handlers: Handlers) -> Any:
+    async def metrics(request: Request) -> Response:
+        _query(request, EmptyRequest)
+        text = await run_in_threadpool(handlers.health.metrics)
+        return Response(text, media_type="text/plain; version=0.0.4")
+
+    return metrics
+
+
+def _find(handlers: Handlers) -> Any:
+    async def find(request: Request) -> Response:
+        matches = handlers.find(_query(request, FindRequest))  # refuses what is not clear before anything is sent
+        lines = (json_bytes(match) + b"\n" for match in matches)
+        return StreamingResponse(iterate_in_threadpool(lines), media_type="application/x-ndjson")
+
+    return find
+
+
+def _file(handlers: Handlers) -> Any:
+    async def file(request: Request) -> Response:
+        content = await run_in_threadpool(handlers.file, _query(request, TreeRequest))
+        headers = {"content-disposition": "attachment"}  # a stored page must not become a page of this site
+        return Response(content, media_type="application/octet-stream", headers=headers)
+
+    return file
+
+
+def _image(handlers: Handlers) -> Any:
+    async def image(request: Request) -> Response:
+        found = await run_in_threadpool(handlers.image, _query(request, ImageRequest))
+        return Response(found.data, media_type=found.media_type)
+
+    return image
 
 
 def _events(watcher: ThreadWatcher) -> Any:

@@ -7,13 +7,21 @@ and so is the history of the threads that were looked at last (`server/history_c
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from backtrail import Checkpoint, InvalidInput, NoDirectory, Outline, Part, Store, Thread, ThreadInfo, ThreadNotFound
-from backtrail.errors import DECODE_ERRORS
+from backtrail import (
+    Checkpoint,
+    InvalidInput,
+    NoDirectory,
+    Outline,
+    Store,
+    Thread,
+    ThreadInfo,
+    ThreadNotFound,
+)
 from backtrail.lru import LRU
 from backtrail.render.change_summary import ChangeSummary, summarize
 from backtrail.render.checkpoint_export import MEDIA_TYPES, export_checkpoint
@@ -21,18 +29,23 @@ from backtrail.render.graph import GraphRow, ancestry
 from backtrail.render.head_moves import left_behind, redo, undo
 from backtrail.render.json_records import CheckpointJson, change_json, checkpoint_json, fork_json, thread_json
 from backtrail.render.jsonable import from_json, to_json, truncate
-from backtrail.render.message_parser import conversation_key, first_number, parse_message
-from backtrail.server import requests, responses
+from backtrail.render.message_images import Image
+from backtrail.server import comparing, finding, requests, responses
+from backtrail.server.conversation import Conversations
+from backtrail.server.file_changes import file_changes_json, restore_json
+from backtrail.server.health import Health
 from backtrail.server.history_cache import HistoryCache
+from backtrail.server.runs import Runs
+from backtrail.server.state_levels import StateLevels, parse_path, replaced, value_at
+from backtrail.server.thread_listing import ThreadListing
+from backtrail.server.turn_reader import TurnReader
 
 if TYPE_CHECKING:
-    from backtrail.workspace import Change, Changes, Workspace
+    from backtrail.workspace import Changes, Workspace
 
-_SHOWN_TEXT = 20_000  # characters of a text that are sent, unless `whole` was requested
 _SHOWN_VALUE = 2_000
 _CACHED_SUMMARIES = 20_000
-_SEARCH_PAGE = 500
-_SHOWN_FILES = 200
+_SHOWN_ENTRIES = 2_000  # of a folder
 _FORKS = 100  # related threads that are sent, besides those that a thread was forked from
 _FORKS_COUNTED = 1000  # of which it is told how many more there are
 
@@ -46,7 +59,13 @@ class Handlers:
         self.read_only = read_only
         self._lock = threading.Lock()  # around the caches: requests run in several threads
         self._histories = HistoryCache(store, self.thread_info)
+        self._listing = ThreadListing(store)
+        self.health = Health(store)
+        self._conversations = Conversations(store, self._histories)
         self._summaries: LRU[tuple[str, str | None], ChangeSummary] = LRU(_CACHED_SUMMARIES)
+        self._states = StateLevels()
+        self._runs = Runs(store)
+        self._turn_reader = TurnReader(store, self._histories)
 
     # -- the store ----------------------------------------------------------------------------------------------------
 
@@ -62,20 +81,17 @@ class Handlers:
         }
 
     def threads(self, request: requests.ThreadsRequest) -> responses.ThreadsResponse:
-        """Threads, newest first; `next` is the `after` of the next page."""
-        wanted = request.search.casefold()
-        found: list[ThreadInfo] = []
-        after = request.after
-        while len(found) <= request.limit:
-            size = _SEARCH_PAGE if wanted else request.limit + 1
-            page = self.store.threads(request.prefix, limit=size, after=after, kind=request.kind, newest_first=True)
-            found += [info for info in page if wanted in info.id.casefold()]
-            if len(page) < size:
-                break
-            after = page[-1].id
-        shown = found[: request.limit]
-        more = len(found) > request.limit
-        return {"threads": [thread_json(info) for info in shown], "next": shown[-1].id if more else None}
+        """Threads, newest first; `next` is the `after` of the next page, which may have threads also if this one has
+        none."""
+        return self._listing.page(request)
+
+    def health_report(self, request: requests.HealthRequest) -> responses.HealthResponse:
+        """Figures for whoever runs the store."""
+        return self.health.report(request.survey)
+
+    def find(self, request: requests.FindRequest) -> Iterator[dict[str, Any]]:
+        """Messages and checkpoints, one by one."""
+        return finding.find(self.store, request)
 
     def thread_info(self, thread: str) -> ThreadInfo:
         """A thread as in a listing."""
@@ -103,13 +119,17 @@ class Handlers:
         """A page of the history as rows of a graph, newest first."""
         handle = self._handle(request.thread)
         with self._histories.read(request.thread, request.trail) as history:
-            info, graph = history.info, history.graph
-            total, lanes, rows = len(graph), graph.lanes, graph.page(request.start, request.start + request.limit)
+            info, graph, layout = history.info, history.graph, history.layout
+            index = graph.index(handle.get(request.at, salvage=True).id) if request.at is not None else None
+            start = request.start if index is None else max(0, index - request.limit // 2)
+            total, lanes, rows = len(graph), graph.lanes, graph.page(start, start + request.limit)
         outlines: dict[str, Outline] = {}
         return {
             "thread": thread_json(info),
+            "layout": layout,
+            "index": index,
             "total": total,
-            "start": request.start,
+            "start": start,
             "lanes": lanes,
             "rows": [self._row(handle, row, outlines) for row in rows],
         }
@@ -139,6 +159,7 @@ class Handlers:
             "added": change.text,
             "preview": change.preview,
             "role": change.role,
+            "failed": change.failed,
         }
 
     # -- one checkpoint -----------------------------------------------------------------------------------------------
@@ -149,53 +170,20 @@ class Handlers:
 
     def messages(self, request: requests.MessagesRequest) -> responses.MessagesResponse:
         """A page of the conversation at a checkpoint. `key` is null if the state has none."""
-        handle, checkpoint = self._handle(request.thread), self._at(request)
-        outline = handle.outline(at=checkpoint, salvage=True)
-        key = conversation_key(outline)
-        if key is None:
-            return {"key": None, "total": 0, "start": 0, "messages": []}
-        total = next(part.count or 0 for part in outline.parts if part.name == key)
-        start = max(0, total - request.limit) if request.start is None else request.start
-        parts = handle.outline([key], at=checkpoint, start=start, stop=start + request.limit, salvage=True).parts
-        limit = 10**9 if request.whole else _SHOWN_TEXT
-        first = first_number(outline)
-        shown = [
-            truncate(msgspec.to_builtins(parse_message(part.value)), limit)
-            | {"index": part.name, "number": first + int(part.name)}
-            for part in parts
-        ]
-        return {"key": key, "total": total, "start": start, "messages": shown}
+        return self._conversations.messages(request, self._at(request))
+
+    def conversation(self, request: requests.ConversationRequest) -> responses.ConversationResponse:
+        """A page of the conversation as turns, newest first, and the sums of all turns."""
+        return self._conversations.turns(request, self._at(request))
+
+    def image(self, request: requests.ImageRequest) -> Image:
+        """An image of a message, as bytes."""
+        return self._conversations.image(request, self._at(request))
 
     def state(self, request: requests.StateRequest) -> responses.StateResponse:
         """One level of the state at a checkpoint. An entry that is not `known` is too large to be included: request its
         own path."""
-        handle, checkpoint = self._handle(request.thread), self._at(request)
-        path = _path(request.path)
-        limit = 10**9 if request.whole else _SHOWN_VALUE
-        stop = request.start + request.limit
-        found = handle.outline(path, at=checkpoint, start=request.start, stop=stop, salvage=True)
-        return {
-            "path": path,
-            "kind": found.kind,
-            "type": found.type,
-            "size": found.size,
-            "count": found.count,
-            "start": found.start,
-            "entries": [self._entry(part, limit) for part in found.parts],
-            "value": truncate(to_json(found.value), _SHOWN_TEXT if limit == _SHOWN_VALUE else limit),
-        }
-
-    def _entry(self, part: Part, limit: int) -> responses.StateEntryJson:
-        simple = part.known and part.kind not in ("dict", "list")
-        return {
-            "name": part.name,
-            "kind": part.kind,
-            "type": part.type,
-            "size": part.size,
-            "count": part.count,
-            "known": simple,
-            "value": truncate(to_json(part.value), limit) if simple else None,
-        }
+        return self._states.level(self._handle(request.thread), self._at(request), request)
 
     def diff(self, request: requests.DiffRequest) -> responses.DiffResponse:
         """The changes between two checkpoints; `total` may be more than are listed."""
@@ -211,6 +199,16 @@ class Handlers:
             "changes": changes,
         }
 
+    def comparison(self, request: requests.ComparisonRequest) -> responses.ComparisonResponse:
+        """Two checkpoints side by side, also of two threads: the conversation from where they part, the changes of the
+        state, and those of the files."""
+        return comparing.compare(self.store, self._histories, request)
+
+    def value(self, request: requests.ValueRequest) -> responses.ValueResponse:
+        """One value of the state, whole."""
+        path = parse_path(request.path)
+        return {"value": to_json(value_at(self._handle(request.thread), self._at(request), path))}
+
     def files(self, request: requests.FilesRequest) -> responses.FilesResponse:
         """The changes in the directory up to a checkpoint, file by file."""
         handle, checkpoint = self._handle(request.thread), self._at(request)
@@ -224,8 +222,23 @@ class Handlers:
             "base": checkpoint_json(base) if base is not None else None,
             "root": _root_of(workspace),
             "total": len(changes),
-            "changes": _file_changes(changes[: request.limit]),
+            "changes": file_changes_json(changes[: request.limit]),
         }
+
+    def tree(self, request: requests.TreeRequest) -> responses.TreeResponse:
+        """A folder of the snapshot that was saved with a checkpoint."""
+        checkpoint = self._at(request)
+        found = self._handle(request.thread).workspace(checkpoint).entries(checkpoint, request.path)
+        shown = found[:_SHOWN_ENTRIES]
+        return {
+            "entries": [{"name": one.name, "kind": one.kind, "size": one.size} for one in shown],
+            "more": len(found) - len(shown),
+        }
+
+    def file(self, request: requests.TreeRequest) -> bytes:
+        """A file of the snapshot that was saved with a checkpoint, as bytes."""
+        checkpoint = self._at(request)
+        return self._handle(request.thread).workspace(checkpoint).read(checkpoint, request.path)
 
     def _snapshot_before(self, thread: str, checkpoint: Checkpoint) -> Checkpoint | None:
         """The nearest ancestor of a checkpoint that has files."""
@@ -233,10 +246,44 @@ class Handlers:
             ancestors = ancestry(history.graph.checkpoints(), checkpoint.parent_id)
         return next((ancestor for ancestor in ancestors if ancestor.files is not None), None)
 
+    # -- sessions of coding agents -------------------------------------------------------------------------------------
+
+    def turns(self, request: requests.TurnsRequest) -> responses.TurnsResponse:
+        """The turns of a coding agent's session, newest first, each with its tools, tokens and duration."""
+        return self._turn_reader.page(request)
+
+    def turn(self, request: requests.TurnRequest) -> responses.TurnResponse:
+        """One turn of a coding agent's session: its tool calls with their results, and the files that it changed."""
+        return self._turn_reader.one(request)
+
     def export(self, request: requests.ExportRequest) -> tuple[str, str]:
         """A checkpoint as a file: (media type, text)."""
         handle = self._handle(request.thread)
+        if request.form == "html":
+            return "text/html", comparing.html_page(self.store, self._histories, request)
         return MEDIA_TYPES[request.form], export_checkpoint(self.store, handle, self._at(request), request.form)
+
+    # -- runs ---------------------------------------------------------------------------------------------------------
+
+    def run(self, request: requests.ThreadRequest) -> responses.RunResponse:
+        """A run: how it stands, its steps, and what it waits for."""
+        return self._runs.run(request)
+
+    def pending(self, request: requests.PendingRequest) -> responses.PendingResponse:
+        """Questions that wait for an answer, newest first."""
+        return self._runs.pending(request)
+
+    def answer(self, request: requests.AnswerRequest) -> responses.RunResponse:
+        """Answer a question of a run; the first answer counts."""
+        return self._runs.answer(request)
+
+    def fork_run(self, request: requests.RunForkRequest) -> responses.ForkResponse:
+        """Start a new run that has all steps before one."""
+        return self._runs.fork_at(request)
+
+    def resubmit(self, request: requests.ThreadRequest) -> responses.RunResponse:
+        """Make a failed run ready again, for a worker to take up."""
+        return self._runs.resubmit(request)
 
     # -- changing -----------------------------------------------------------------------------------------------------
 
@@ -264,6 +311,18 @@ class Handlers:
         made = self._handle(request.thread).fork(request.to, at=self._at(request))
         return {"thread": thread_json(self.thread_info(made.id))}
 
+    def edit(self, request: requests.EditRequest) -> responses.ForkResponse:
+        """Start a new thread at a checkpoint, with one value of the state replaced; the thread stays as it is."""
+        handle, checkpoint = self._handle(request.thread), self._at(request)
+        state = handle.load(checkpoint)
+        made = handle.fork(request.to, at=checkpoint)
+        try:
+            made.save(replaced(state, request.path, from_json(request.value)))
+        except BaseException:
+            made.delete()
+            raise
+        return {"thread": thread_json(self.thread_info(made.id))}
+
     def rewind(self, request: requests.RewindRequest) -> responses.RewindResponse:
         """Move the head. `left` are the checkpoints that it leaves behind; they stay, and `undo` goes back."""
         handle = self._handle(request.thread)
@@ -279,20 +338,24 @@ class Handlers:
             "head": checkpoint_json(target),
             "left": [checkpoint.id for checkpoint in left],
             "done": not request.dry_run,
-            **_restore_json(changes),
+            **restore_json(changes),
         }
 
     def undo(self, request: requests.UndoRequest) -> responses.UndoResponse:
         """Take back the last move of the head; with `files`, the newest restore of its directory as well."""
         handle = self._handle(request.thread)
-        head, changes = undo(handle, files=request.files, keep_untracked=request.keep_untracked)
-        return {"head": checkpoint_json(head), **_restore_json(changes)}
+        head, changes = undo(
+            handle, files=request.files, keep_untracked=request.keep_untracked, dry_run=request.dry_run
+        )
+        return {"head": checkpoint_json(head), **restore_json(changes)}
 
     def redo(self, request: requests.RedoRequest) -> responses.RedoResponse:
         """Do again what the last undo took back; with `files`, restore that checkpoint's files as well."""
         handle = self._handle(request.thread)
-        head, changes = redo(handle, files=request.files, keep_untracked=request.keep_untracked)
-        return {"head": checkpoint_json(head), **_restore_json(changes)}
+        head, changes = redo(
+            handle, files=request.files, keep_untracked=request.keep_untracked, dry_run=request.dry_run
+        )
+        return {"head": checkpoint_json(head), **restore_json(changes)}
 
     def annotate(self, request: requests.AnnotateRequest) -> CheckpointJson:
         """Change the label, tags or custom fields of a checkpoint."""
@@ -343,34 +406,3 @@ def _root_of(workspace: Workspace) -> str | None:
         return workspace.root
     except NoDirectory:
         return None
-
-
-def _restore_json(changes: Changes | None) -> responses.RestoreJson:
-    if changes is None:
-        return {"files": [], "files_total": 0, "removed_total": 0, "kept": [], "kept_total": 0}
-    return {
-        "files": _file_changes(changes.changes[:_SHOWN_FILES]),
-        "files_total": len(changes),
-        "removed_total": len(changes.removed),
-        "kept": [{"path": kept.path, "reason": kept.reason} for kept in changes.kept[:_SHOWN_FILES]],
-        "kept_total": len(changes.kept),
-    }
-
-
-def _file_changes(changes: Sequence[Change]) -> list[responses.FileChangeJson]:
-    return [
-        {
-            "path": c.path,
-            "kind": c.kind,
-            "unsaved": c.unsaved,
-            "text": truncate(c.text, _SHOWN_TEXT) if c.text else None,
-        }
-        for c in changes
-    ]
-
-
-def _path(text: str) -> list[str | int]:
-    try:
-        return msgspec.json.decode(text, type=list[str | int])
-    except DECODE_ERRORS as error:
-        raise InvalidInput(f"path must be a JSON list of keys and numbers: {error}") from error

@@ -8,6 +8,8 @@ other are saves that follow each other.
 
 from __future__ import annotations
 
+import itertools
+import secrets
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
@@ -15,6 +17,7 @@ from contextlib import contextmanager
 from backtrail import Checkpoint, Store, ThreadInfo
 from backtrail.lru import LRU
 from backtrail.render.graph import Graph
+from backtrail.server.responses import ChartPointJson
 
 _MAX_HISTORIES = 16
 _MAX_CHECKPOINTS = 100_000  # of all histories together; the one that was read last is kept whatever its length
@@ -24,45 +27,56 @@ _AHEAD = 64  # checkpoints that may be saved between two reads
 
 class SizeChart:
     """The bytes that each step wrote, and the size of the state after it, in at most a few hundred points. Each stands
-    for some steps and has the one of them that wrote most."""
+    for some steps, and has the one of them that wrote most and the longest time since the step before."""
 
     def __init__(self, checkpoints: Iterable[Checkpoint]) -> None:
         self.steps = 0
         self.written = 0
         self.size = 0  #: of the newest state
         self._per_point = 1
-        self._largest: list[Checkpoint] = []
+        self._points: list[tuple[Checkpoint, float]] = []  # with the longest time since the step before
+        self._before: Checkpoint | None = None
         self.extend(checkpoints)
 
     def extend(self, checkpoints: Iterable[Checkpoint]) -> None:
         """Add steps, oldest first."""
         for checkpoint in checkpoints:
+            since = (checkpoint.created_at - self._before.created_at).total_seconds() if self._before else 0.0
+            self._before = checkpoint
+            point = (checkpoint, max(0.0, since))
             if self.steps % self._per_point == 0:
-                self._largest.append(checkpoint)
+                self._points.append(point)
             else:
-                self._largest[-1] = max(self._largest[-1], checkpoint, key=_written)
+                self._points[-1] = _merged(self._points[-1], point)
             self.steps += 1
             self.written += checkpoint.written
             self.size = checkpoint.size
-            if len(self._largest) > _MAX_POINTS:
-                pairs = (self._largest[i : i + 2] for i in range(0, len(self._largest), 2))
-                self._largest = [max(pair, key=_written) for pair in pairs]
+            if len(self._points) > _MAX_POINTS:
+                pairs = (self._points[i : i + 2] for i in range(0, len(self._points), 2))
+                self._points = [_merged(pair[0], pair[-1]) for pair in pairs]
                 self._per_point *= 2
 
-    def points(self) -> list[list[int]]:
-        """(step, bytes written, size of the state) of each point, oldest first."""
-        return [[c.step, c.written, c.size] for c in self._largest]
+    def points(self) -> list[ChartPointJson]:
+        """The points, oldest first."""
+        return [
+            {"step": one.step, "written": one.written, "size": one.size, "seconds": seconds}
+            for one, seconds in self._points
+        ]
 
 
-def _written(checkpoint: Checkpoint) -> int:
-    return checkpoint.written
+def _merged(a: tuple[Checkpoint, float], b: tuple[Checkpoint, float]) -> tuple[Checkpoint, float]:
+    return (a[0] if a[0].written >= b[0].written else b[0]), max(a[1], b[1])
 
 
 class History:
-    """The history of a thread as it was at `info`."""
+    """The history of a thread as it was at `info`. `layout` is another number whenever it was read anew: while it is
+    the same, checkpoints were only added."""
+
+    _layouts = itertools.count(secrets.randbits(40))  # a page that is still open may know those of an earlier server
 
     def __init__(self, info: ThreadInfo, checkpoints: Iterable[Checkpoint]) -> None:
         self.info = info
+        self.layout = next(self._layouts)
         self.graph = Graph(checkpoints, info.head)
         self.chart = SizeChart(self.graph.trail())
 

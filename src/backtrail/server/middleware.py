@@ -2,8 +2,9 @@
 
 * `Host` must be one of ours: else a hostile name that resolves to this machine could read the store (DNS rebinding);
 * `Origin`, if a browser sends one, must be ours, so that no other site can send requests;
-* every API call needs the token in a header. There are no cookies, so a browser sends nothing by itself;
-* in read-only mode every call that changes the store is refused; bodies that are too large or too slow are refused.
+* every API call, and `/metrics`, needs the token in a header. There are no cookies, so a browser sends nothing by
+itself; * in read-only mode every call that changes the store is refused; bodies that are too large or too slow are
+refused.
 
 The response headers allow the page its own scripts and styles only, and forbid framing it.
 """
@@ -25,7 +26,7 @@ BODY_SECONDS = 20.0  # without a byte of the body
 _NUMBER = re.compile(r"[0-9]{1,18}")  # str.isdigit() knows digits that int() does not
 _HOST = re.compile(r"(\[[0-9a-fA-F:.]+\]|[^\[\]:@/\s]+)(:[0-9]{0,5})?")
 POLICY = (
-    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; "
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data: blob:; connect-src 'self'; "
     "base-uri 'none'; form-action 'none'; frame-ancestors 'none'; "
     "require-trusted-types-for 'script'; trusted-types 'none'"
 )
@@ -107,7 +108,7 @@ class SecurityMiddleware:
             return 400, "InvalidInput", "Content-Length is no number"
         if int(length) > self._max_body:
             return 413, "TooLarge", f"the body is larger than {self._max_body:,} bytes"
-        if not scope["path"].startswith("/api/"):
+        if not scope["path"].startswith(("/api/", "/metrics")):
             return None
         scheme, _, given = headers.get("authorization", "").partition(" ")
         if scheme.lower() != "bearer" or not hmac.compare_digest(given.strip().encode(), self._token):

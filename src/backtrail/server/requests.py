@@ -30,13 +30,48 @@ class OpenRequest(ApiRequest, frozen=True, kw_only=True):
 
 
 class ThreadsRequest(ApiRequest, frozen=True, kw_only=True):
-    """A page of the list of threads. `search`: part of the name, ignoring case."""
+    """A page of the list of threads. `search`: part of the name, ignoring case. `since`, `until`: dates of the last
+    change. `label`, `tag`: of the head. `failed`: the last message is a tool that failed. `damaged`: cannot be read
+    whole. `waiting`: runs with a question. `describe`: with a title and the last message."""
 
     search: str = ""
     prefix: str = ""
     kind: Kind | None = None
+    since: str | None = None
+    until: str | None = None
+    label: str = ""
+    tag: str = ""
+    failed: bool = False
+    damaged: bool = False
+    waiting: bool = False
+    describe: bool = False
     after: str | None = None
     limit: Limit = 100
+
+
+class FindRequest(ApiRequest, frozen=True, kw_only=True):
+    """Messages at the heads, of one thread or of all whose names begin with `prefix` and contain `search`: with a text,
+    ignoring case, a role, a tool, a result that failed. Or checkpoints with a label or a tag, or of some dates."""
+
+    thread: Name | None = None
+    prefix: str = ""
+    search: str = ""
+    kind: Kind | None = None
+    text: str = ""
+    role: str = ""
+    tool: str = ""
+    failed: bool = False
+    label: str = ""
+    tag: str = ""
+    since: str | None = None
+    until: str | None = None
+    limit: Limit = 500
+
+
+class HealthRequest(ApiRequest, frozen=True, kw_only=True):
+    """`survey`: also how much could be freed, for which all of the store is read."""
+
+    survey: bool = False
 
 
 class ThreadRequest(ApiRequest, frozen=True, kw_only=True):
@@ -46,11 +81,27 @@ class ThreadRequest(ApiRequest, frozen=True, kw_only=True):
 
 
 class HistoryRequest(ThreadRequest, frozen=True, kw_only=True):
-    """A page of the history, newest first, as rows of a graph. `start` counts from the newest."""
+    """A page of the history, newest first, as rows of a graph. `start` counts from the newest. `at`: begin so that this
+    checkpoint is in the middle of the page, instead."""
 
     start: Count = 0
+    at: str | None = None
     limit: Limit = 100
     trail: bool = False
+
+
+class TurnsRequest(ThreadRequest, frozen=True, kw_only=True):
+    """A page of the turns of a coding agent's session, newest first. `start` counts from the newest."""
+
+    start: Count = 0
+    limit: Limit = 50
+
+
+class TurnRequest(ThreadRequest, frozen=True, kw_only=True):
+    """One turn of a coding agent's session. `whole`: do not cut long texts."""
+
+    number: Count
+    whole: bool = False
 
 
 class CheckpointRequest(ThreadRequest, frozen=True, kw_only=True):
@@ -65,6 +116,20 @@ class MessagesRequest(CheckpointRequest, frozen=True, kw_only=True):
     start: Count | None = None
     limit: Limit = 50
     whole: bool = False
+
+
+class ConversationRequest(CheckpointRequest, frozen=True, kw_only=True):
+    """A page of the turns of a conversation, newest first."""
+
+    start: Count = 0
+    limit: Limit = 50
+
+
+class ImageRequest(CheckpointRequest, frozen=True, kw_only=True):
+    """An image: its place among the images of a message, and the index of the message."""
+
+    message: Count
+    image: Count = 0
 
 
 class StateRequest(CheckpointRequest, frozen=True, kw_only=True):
@@ -88,10 +153,28 @@ class DiffRequest(ThreadRequest, frozen=True, kw_only=True):
     limit: Limit = 200
 
 
-class ExportRequest(CheckpointRequest, frozen=True, kw_only=True):
-    """A checkpoint as a file."""
+class ComparisonRequest(CheckpointRequest, frozen=True, kw_only=True):
+    """A checkpoint of a thread, and one of `other`, which may be the same thread."""
 
-    form: Literal["jsonl", "markdown", "json"] = "jsonl"
+    other: Name
+    other_at: str = "@"
+    limit: Limit = 200
+
+
+class ValueRequest(CheckpointRequest, frozen=True, kw_only=True):
+    """One value of the state. `path` is a JSON list of keys and indexes."""
+
+    path: str
+
+
+class ExportRequest(CheckpointRequest, frozen=True, kw_only=True):
+    """A checkpoint as a file. For `html`: `leave_out` names what is left out, with commas between: thinking, arguments,
+    results, system, images, facts; with `other`, a comparison with a checkpoint of that thread."""
+
+    form: Literal["jsonl", "markdown", "json", "html"] = "jsonl"
+    leave_out: str = ""
+    other: Name | None = None
+    other_at: str = "@"
 
 
 class WriteRequest(ApiRequest, frozen=True, kw_only=True):
@@ -131,11 +214,25 @@ class ForkRequest(CheckpointRequest, frozen=True, kw_only=True):
     to: str | None = None
 
 
+class EditRequest(CheckpointRequest, frozen=True, kw_only=True):
+    """Start a new thread at a checkpoint, in which the value at `path` is another; `to` names it."""
+
+    path: Annotated[list[str | int], Meta(min_length=1)]
+    value: Any
+    to: str | None = None
+
+
 class FilesRequest(CheckpointRequest, frozen=True, kw_only=True):
     """The files at a checkpoint, compared with those at `base`: by default at the last one before that has any."""
 
     base: str | None = None
     limit: Limit = 200
+
+
+class TreeRequest(CheckpointRequest, frozen=True, kw_only=True):
+    """A folder, or a file, of the snapshot that was saved with a checkpoint. `path` is relative to its root."""
+
+    path: str = ""
 
 
 class RewindRequest(ThreadRequest, frozen=True, kw_only=True):
@@ -150,18 +247,44 @@ class RewindRequest(ThreadRequest, frozen=True, kw_only=True):
 
 class UndoRequest(ThreadRequest, frozen=True, kw_only=True):
     """Take back the last move of the head; `files`: and the last restore of the directory; `keep_untracked`: keep files
-    that no snapshot holds."""
+    that no snapshot holds. `dry_run`: only report where the head would go, and what becomes of the files."""
 
     files: bool = False
     keep_untracked: bool = False
+    dry_run: bool = False
 
 
 class RedoRequest(ThreadRequest, frozen=True, kw_only=True):
     """Do again what the last undo took back; `files`: and restore the directory to that checkpoint's snapshot;
-    `keep_untracked`: keep files that no snapshot holds."""
+    `keep_untracked`: keep files that no snapshot holds. `dry_run`: only report where the head would go, and what
+    becomes of the files."""
 
     files: bool = False
     keep_untracked: bool = False
+    dry_run: bool = False
+
+
+class PendingRequest(ApiRequest, frozen=True, kw_only=True):
+    """Questions of runs whose names begin with `prefix`."""
+
+    prefix: str = ""
+    limit: Limit = 100
+
+
+class AnswerRequest(ThreadRequest, frozen=True, kw_only=True):
+    """The answer to the question `name` of a run. `digest`: of the question that was shown; `by`: who answers."""
+
+    name: str
+    value: Any
+    by: str | None = None
+    digest: str | None = None
+
+
+class RunForkRequest(ThreadRequest, frozen=True, kw_only=True):
+    """Start a new run before a step, given by its name or by its number, from 1; `to` names the run."""
+
+    step: str | int
+    to: str | None = None
 
 
 class AnnotateRequest(CheckpointRequest, frozen=True, kw_only=True):

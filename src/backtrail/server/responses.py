@@ -5,7 +5,16 @@ from __future__ import annotations
 from typing import Any, Literal, TypedDict
 
 from backtrail.model import Shape
-from backtrail.render.json_records import ChangeJson, CheckpointJson, ForkJson, ThreadJson
+from backtrail.render.json_records import (
+    ChangeJson,
+    CheckpointJson,
+    FailureJson,
+    ForkJson,
+    PendingJson,
+    RunStepJson,
+    ThreadJson,
+)
+from backtrail.render.turn_details import TurnJson
 
 
 class StoreResponse(TypedDict):
@@ -17,10 +26,43 @@ class StoreResponse(TypedDict):
     stats: dict[str, Any]
 
 
+class ThreadRowJson(ThreadJson):
+    """A thread in the list. `title`: the beginning of what a user said first; `last`: that of the last message;
+    `label`: of the head; `failed`: the last message is a tool that failed. All of them are empty unless `describe` was
+    requested."""
+
+    title: str
+    last: str
+    label: str | None
+    failed: bool
+
+
+class LoggedErrorJson(TypedDict):
+    """A warning or an error that was logged."""
+
+    at: str
+    level: str
+    message: str
+
+
+class HealthResponse(TypedDict):
+    """Figures of the store; `mirror` is its status, null without one; `growth` are [seconds since 1970, bytes]."""
+
+    healthy: bool
+    problem: str | None
+    engine: str
+    version: str
+    seconds: float
+    stats: dict[str, Any]
+    mirror: dict[str, Any] | None
+    growth: list[list[float]]
+    errors: list[LoggedErrorJson]
+
+
 class ThreadsResponse(TypedDict):
     """A page of threads; `next` is the `after` of the next page, null on the last."""
 
-    threads: list[ThreadJson]
+    threads: list[ThreadRowJson]
     next: str | None
 
 
@@ -36,7 +78,8 @@ class ThreadResponse(TypedDict):
 
 class HistoryRowJson(CheckpointJson):
     """A checkpoint as a row of the graph: its lane, the lanes that join it from above, the lanes that pass by, and if a
-    line leaves it downwards (`open`). `added` summarizes its changes; `preview` and `role` show its newest message."""
+    line leaves it downwards (`open`). `added` summarizes its changes; `preview` and `role` show its newest message;
+    `failed`: a tool failed in it."""
 
     lane: int
     joins: list[int]
@@ -46,26 +89,40 @@ class HistoryRowJson(CheckpointJson):
     added: str
     preview: str
     role: str
+    failed: bool
 
 
 class HistoryResponse(TypedDict):
-    """A page of a thread's history, newest first."""
+    """A page of a thread's history, newest first. Rows that were sent before stay as they are while `layout` is the
+    same: new ones came above them, and that is all. `index`: the place of the checkpoint `at`, null if there is
+    none."""
 
     thread: ThreadJson
+    layout: int
+    index: int | None
     total: int
     start: int
     lanes: int
     rows: list[HistoryRowJson]
 
 
+class ChartPointJson(TypedDict):
+    """One or several steps: the one of them that wrote most, and the longest time since the step before."""
+
+    step: int
+    written: int
+    size: int
+    seconds: float
+
+
 class SizesResponse(TypedDict):
-    """The number of steps, the bytes that all of them wrote, and the size of the state now; `points` are [step, bytes
-    written, size of the state], at most a few hundred."""
+    """The number of steps, the bytes that all of them wrote, and the size of the state now; `points` are some of them,
+    at most a few hundred."""
 
     steps: int
     written: int
     size: int
-    points: list[list[int]]
+    points: list[ChartPointJson]
 
 
 class ToolCallJson(TypedDict):
@@ -85,8 +142,33 @@ class ToolResultJson(TypedDict):
     failed: bool
 
 
+class TokensJson(TypedDict):
+    """Tokens that the model read, of which `cached` came from a cache, and tokens that it wrote."""
+
+    input: int
+    cached: int
+    output: int
+
+
+class StepJson(TypedDict):
+    """A checkpoint, in short."""
+
+    id: str
+    step: int
+    created_at: str
+
+
+class ImageJson(TypedDict):
+    """An image of a message: `/image` has its bytes, unless `size` is 0 and `url` says where they are."""
+
+    media_type: str
+    size: int
+    url: str
+
+
 class MessageJson(TypedDict):
-    """One message, whatever framework wrote it."""
+    """One message, whatever framework wrote it, and the step that added it. `bookkeeping`: a line of a transcript that
+    is no message. `model`, `tokens`, `cost` and `at`, its time, are null if the message does not have them."""
 
     index: int  # its place in the list, from 0 on
     number: int  # for people, from 1 on; a session's messages keep theirs when older ones are cut away
@@ -96,6 +178,61 @@ class MessageJson(TypedDict):
     calls: list[ToolCallJson]
     results: list[ToolResultJson]
     extra: list[Any]
+    images: list[ImageJson]
+    bookkeeping: bool
+    model: str | None
+    tokens: TokensJson | None
+    cost: float | None
+    at: str | None
+    step: StepJson | None
+
+
+class ToolCountJson(TypedDict):
+    """A tool, how often it was called in a row, and how many of these calls failed."""
+
+    name: str
+    count: int
+    failed: int
+
+
+class ConversationTurnJson(TypedDict):
+    """A turn: the messages from `start` up to `stop`, and the steps that added the first and the last of them.
+    `duration` is in seconds. What is not known is null."""
+
+    number: int
+    start: int
+    stop: int
+    prompt: str
+    reply: str
+    tools: list[ToolCountJson]
+    more_tools: int
+    failed: int
+    tokens: TokensJson | None
+    cost: float | None
+    model: str | None
+    started_at: str | None
+    duration: float | None
+    first: StepJson | None
+    last: StepJson | None
+
+
+class TotalsJson(TypedDict):
+    """The sums of all turns; `by_model` are the tokens of each model, for a table of prices."""
+
+    turns: int
+    failed: int
+    tokens: TokensJson | None
+    cost: float | None
+    by_model: dict[str, dict[str, int]]
+
+
+class ConversationResponse(TypedDict):
+    """A page of turns, newest first."""
+
+    total: int
+    start: int
+    turns: list[ConversationTurnJson]
+    totals: TotalsJson
 
 
 class MessagesResponse(TypedDict):
@@ -141,6 +278,12 @@ class DiffResponse(TypedDict):
     changes: list[ChangeJson]
 
 
+class ValueResponse(TypedDict):
+    """A value of the state, as JSON."""
+
+    value: Any
+
+
 class ForkResponse(TypedDict):
     """The new thread."""
 
@@ -166,6 +309,79 @@ class FilesResponse(TypedDict):
     root: str | None
     total: int
     changes: list[FileChangeJson]
+
+
+class FileEntryJson(TypedDict):
+    """An entry of a folder of a snapshot."""
+
+    name: str
+    kind: Literal["file", "folder", "link"]
+    size: int
+
+
+class TreeResponse(TypedDict):
+    """A folder of a snapshot, folders first; `more` counts what was left out."""
+
+    entries: list[FileEntryJson]
+    more: int
+
+
+class SideJson(TypedDict):
+    """One side of a comparison: its messages from where the two part, and how many those are."""
+
+    thread: str
+    checkpoint: CheckpointJson
+    total: int
+    messages: list[MessageJson]
+
+
+class ComparisonResponse(TypedDict):
+    """Two checkpoints: the last one that both come from, the number of messages at the beginning that are the same, and
+    the changes from the left to the right. `files` is null unless both were saved with files."""
+
+    left: SideJson
+    right: SideJson
+    ancestor: CheckpointJson | None
+    key: str | None
+    same: int
+    total: int
+    changes: list[ChangeJson]
+    files_total: int
+    files: list[FileChangeJson] | None
+
+
+class TurnsResponse(TypedDict):
+    """A page of the turns of a session, newest first. If the thread keeps no session of a coding agent, there are none,
+    and `agent` is null."""
+
+    agent: str | None
+    total: int
+    start: int
+    turns: list[TurnJson]
+
+
+class ToolUseJson(TypedDict):
+    """A tool call with its result, which is null while there is none."""
+
+    id: str
+    name: str
+    arguments: Any
+    result: Any
+    failed: bool
+
+
+class TurnResponse(TypedDict):
+    """One turn: its whole prompt and answer, its tool calls in order, and the files that it changed. `files` is null if
+    they are not known, and `files_missing` says why; the totals count also what was left out."""
+
+    turn: TurnJson
+    prompt: Any
+    reply: Any
+    tools: list[ToolUseJson]
+    tools_total: int
+    files: list[FileChangeJson] | None
+    files_total: int
+    files_missing: str | None
 
 
 class KeptFileJson(TypedDict):
@@ -204,6 +420,25 @@ class UndoResponse(RestoreJson):
     """The head after the undo, and the files."""
 
     head: CheckpointJson
+
+
+class RunResponse(TypedDict):
+    """A run; `status` is null if the thread is none. `steps` are the last of `steps_total`."""
+
+    status: str | None
+    task: str
+    result: Any
+    error: FailureJson | None
+    due_at: str | None
+    steps: list[RunStepJson]
+    steps_total: int
+    questions: list[PendingJson]
+
+
+class PendingResponse(TypedDict):
+    """Questions that wait for an answer, newest first."""
+
+    questions: list[PendingJson]
 
 
 class DeleteResponse(TypedDict):

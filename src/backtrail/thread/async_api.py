@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Coroutine, Iterable, Mapping, Sequence
+from datetime import datetime
 from os import PathLike
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
 from uuid import UUID
@@ -142,14 +143,17 @@ class AsyncThread(Generic[S]):
         parent: Expect | UnsetType = UNSET,
         remove: Iterable[str] = (),
         append: tuple[str, list[Any] | tuple[Any, ...]] | None = None,
+        created_at: datetime | None = None,
     ) -> Checkpoint:
         """Set some top-level keys; every other key is left unchanged and not read.
 
             await thread.update({"plan": "…"}, remove=["draft"], append=("messages", [reply]))
 
         In the same checkpoint, the keys in `remove` are deleted, and `append=(key, items)` extends one list.
+        `created_at` is the time of a step that was made elsewhere, and is imported now.
         """
-        work = self._core.update(changes, label, tags, custom, files, expect, id, on_conflict, parent, remove, append)
+        facts = (label, tags, custom, files, expect, id, on_conflict, parent, remove, append, created_at)
+        work = self._core.update(changes, *facts)
         return await self._write(work, files)
 
     def _write(self, work: Coroutine[Any, Any, Checkpoint], files: Files | None) -> Coroutine[Any, Any, Checkpoint]:
@@ -305,13 +309,14 @@ class AsyncThread(Generic[S]):
 
         return await self._runner(rewind_files(self._core, at, dry_run, keep_untracked, work=self._runner.work))
 
-    async def undo(self) -> Checkpoint:
-        """Take back the last move of the head: a rewind, or a save."""
-        return await self._runner(self._core.undo())
+    async def undo(self, dry_run: bool = False) -> Checkpoint:
+        """Take back the last move of the head: a rewind, or a save. `dry_run`: only return where the head would go."""
+        return await self._runner(self._core.undo(dry_run))
 
-    async def redo(self) -> Checkpoint:
-        """Do again what the last `undo` took back; as often as there were undos, until a new save or rewind."""
-        return await self._runner(self._core.redo())
+    async def redo(self, dry_run: bool = False) -> Checkpoint:
+        """Do again what the last `undo` took back; as often as there were undos, until a new save or rewind. `dry_run`:
+        only return where the head would go."""
+        return await self._runner(self._core.redo(dry_run))
 
     # -- annotating, keeping, deleting --------------------------------------------------------------------------------
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime
 from os import PathLike
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
 from uuid import UUID
@@ -12,7 +13,8 @@ from msgspec import UNSET, UnsetType
 from backtrail.engines.coroutines import finish
 from backtrail.history.thread_core import ThreadCore
 from backtrail.history.thread_lock import Lock as CoreLock
-from backtrail.model import At, Checkpoint, Diff, Fork, Outline, Relation, Retention
+from backtrail.html_table import html_table
+from backtrail.model import At, Checkpoint, Diff, Fork, Outline, Relation, Retention, counted
 from backtrail.thread.autosave import Autosave
 from backtrail.thread.lock import Lock
 from backtrail.typing import Expect, Files, OnConflict, Policy, S, State
@@ -140,16 +142,17 @@ class Thread(Generic[S]):
         parent: Expect | UnsetType = UNSET,
         remove: Iterable[str] = (),
         append: tuple[str, list[Any] | tuple[Any, ...]] | None = None,
+        created_at: datetime | None = None,
     ) -> Checkpoint:
         """Set some top-level keys; every other key is left unchanged and not read.
 
             thread.update({"plan": "…"}, remove=["draft"], append=("messages", [reply]))
 
         In the same checkpoint, the keys in `remove` are deleted, and `append=(key, items)` extends one list.
+        `created_at` is the time of a step that was made elsewhere, and is imported now.
         """
-        return finish(
-            self._core.update(changes, label, tags, custom, files, expect, id, on_conflict, parent, remove, append)
-        )
+        facts = (label, tags, custom, files, expect, id, on_conflict, parent, remove, append, created_at)
+        return finish(self._core.update(changes, *facts))
 
     def autosave(self, every: int = 1) -> Autosave[S]:
         """Save every n-th state: call the result with each one; `flush()`, or the end of the `with`, saves the last.
@@ -293,13 +296,14 @@ class Thread(Generic[S]):
 
         return finish(rewind_files(self._core, at, dry_run, keep_untracked))
 
-    def undo(self) -> Checkpoint:
-        """Take back the last move of the head: a rewind, or a save."""
-        return finish(self._core.undo())
+    def undo(self, dry_run: bool = False) -> Checkpoint:
+        """Take back the last move of the head: a rewind, or a save. `dry_run`: only return where the head would go."""
+        return finish(self._core.undo(dry_run))
 
-    def redo(self) -> Checkpoint:
-        """Do again what the last `undo` took back; as often as there were undos, until a new save or rewind."""
-        return finish(self._core.redo())
+    def redo(self, dry_run: bool = False) -> Checkpoint:
+        """Do again what the last `undo` took back; as often as there were undos, until a new save or rewind. `dry_run`:
+        only return where the head would go."""
+        return finish(self._core.redo(dry_run))
 
     # -- annotating, keeping, deleting --------------------------------------------------------------------------------
 
@@ -347,6 +351,15 @@ class Thread(Generic[S]):
             thread.update({"plan": plan(thread.load())})
         """
         return Lock(CoreLock(self._core, timeout, ttl))
+
+    def _repr_html_(self) -> str:
+        """For notebooks: the newest checkpoints."""
+        shown = self.history(limit=10, newest_first=True) if self.exists() else []
+        rows = [
+            (c.step, c.id, f"{c.created_at:%Y-%m-%d %H:%M:%S}", c.label or "", " ".join(c.tags), c.size) for c in shown
+        ]
+        title = f"thread {self.id}: {counted(self.step, 'step')}"
+        return html_table(title, rows, ("step", "id", "saved", "label", "tags", "bytes of state"))
 
     def __repr__(self) -> str:
         return f"<backtrail.Thread {self.id!r}>"

@@ -8,7 +8,18 @@ decide, `apply` changes the directory, `restore` keeps both crash-safe. `registr
 
 from backtrail.workspace.async_api import AsyncWorkspace
 from backtrail.workspace.journal import reachable_blobs
-from backtrail.workspace.model import Change, Changes, FileDiff, Limits, Skipped, Snapshot, Status
+from backtrail.workspace.model import (
+    Change,
+    Changes,
+    FileDiff,
+    FileEntry,
+    JointSave,
+    Limits,
+    Restore,
+    Skipped,
+    Snapshot,
+    Status,
+)
 from backtrail.workspace.sync_api import Workspace
 from backtrail.workspace.workspace_core import WorkspaceCore, rewind_files, rewind_together, workspace_of
 
@@ -17,7 +28,10 @@ __all__ = [
     "Change",
     "Changes",
     "FileDiff",
+    "FileEntry",
+    "JointSave",
     "Limits",
+    "Restore",
     "Skipped",
     "Snapshot",
     "Status",

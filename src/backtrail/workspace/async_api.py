@@ -7,7 +7,7 @@ from typing import Any
 
 from backtrail.async_runner import AsyncRunner, AwaitableList
 from backtrail.model import At, Progress
-from backtrail.workspace.model import Changes, FileDiff, Snapshot, Status
+from backtrail.workspace.model import Changes, FileDiff, FileEntry, JointSave, Restore, Snapshot, Status
 from backtrail.workspace.workspace_core import WorkspaceCore
 
 
@@ -60,26 +60,59 @@ class AsyncWorkspace:
         """Compare snapshot `a` with snapshot `b`, or with the directory now; `text` adds unified diffs."""
         return await self._runner(self._core.diff(a, b, text))
 
-    async def restore(self, snapshot: At | Snapshot, dry_run: bool = False, keep_untracked: bool = False) -> Changes:
+    async def entries(self, snapshot: At | Snapshot, path: str = "") -> tuple[FileEntry, ...]:
+        """List a folder of a snapshot, folders first; nothing is restored."""
+        return await self._runner(self._core.entries(snapshot, path))
+
+    async def read(self, snapshot: At | Snapshot, path: str) -> bytes:
+        """Read a file of a snapshot; nothing is restored."""
+        return await self._runner(self._core.read(snapshot, path))
+
+    async def restore(
+        self,
+        snapshot: At | Snapshot,
+        dry_run: bool = False,
+        keep_untracked: bool = False,
+        save: JointSave | None = None,
+    ) -> Changes:
         """Restore the directory to a snapshot; its present state is kept in a safety snapshot, for `undo`.
 
         What appeared since the snapshot, and is not ignored, is removed; with `keep_untracked`, files that no snapshot
-        holds stay.
+        holds stay. `save` is a checkpoint of a thread that is saved with it, both or neither.
 
         print(await workspace.restore(before, dry_run=True))
         """
-        return await self._runner(self._core.restore(snapshot, dry_run, keep_untracked))
+        return await self._runner(self._core.restore(snapshot, dry_run, keep_untracked, save))
 
-    async def revert(self, a: At | Snapshot, b: At | Snapshot, dry_run: bool = False) -> Changes:
+    async def revert(
+        self,
+        a: At | Snapshot,
+        b: At | Snapshot,
+        dry_run: bool = False,
+        merge: bool = False,
+        save: JointSave | None = None,
+    ) -> Changes:
         """Undo only what changed from snapshot `a` to snapshot `b`, a turn of an agent for example.
 
-        Paths that were changed again after `b` stay as they are, and are listed as kept.
+        Paths that were changed again after `b` stay as they are, and are listed as kept. With `merge`, the lines of
+        text files that were not changed again go back as well. `save` is as in `restore`.
         """
-        return await self._runner(self._core.revert(a, b, dry_run))
+        return await self._runner(self._core.revert(a, b, dry_run, merge, save))
 
-    async def undo(self, dry_run: bool = False, keep_untracked: bool = False) -> Changes:
-        """Take back the newest restore that has not been taken back yet."""
-        return await self._runner(self._core.undo(dry_run, keep_untracked))
+    async def undo(
+        self, dry_run: bool = False, keep_untracked: bool = False, files: bool = True, save: JointSave | None = None
+    ) -> Changes:
+        """Take back the newest restore that has not been taken back yet. Without `files` the directory stays as it is,
+        for a restore that was made by `save_only`; `save` is as in `restore`."""
+        return await self._runner(self._core.undo(dry_run, keep_untracked, files, save))
+
+    async def last_restore(self) -> Restore | None:
+        """Get the restore that `undo` takes back; None if there is none."""
+        return await self._runner(self._core.last_restore())
+
+    async def save_only(self, save: JointSave) -> None:
+        """Save a checkpoint as if with a restore, without changing a file, so that `undo` finds it in its place."""
+        await self._runner(self._core.save_only(save))
 
     async def recover(self) -> None:
         """Finish, or take back, a restore whose process died; every other call does this first as well,

@@ -1,4 +1,5 @@
-"""Exclusions from a snapshot: version control, the store itself, a restore's staging directory, and ignored files."""
+"""Exclusions from a snapshot: version control, coding agents' own directories, the store itself, a restore's staging
+directory, and ignored files."""
 
 from __future__ import annotations
 
@@ -13,13 +14,14 @@ from backtrail.errors import FilesError
 from backtrail.workspace.descent import GONE, Descent
 from backtrail.workspace.ignore_files import IGNORE_FILES, Rules
 from backtrail.workspace.model import Limits
-from backtrail.workspace.paths import folder_of, is_version_control
+from backtrail.workspace.paths import folder_of, is_off_limits, is_version_control
 
 STAGING_PREFIX = b".backtrail-restore-"  # of a restore's staging directory, followed by a token of 32 hex digits
 MAX_IGNORE_FILE = 2**20  # bytes that are read of one ignore file
 
 VERSION_CONTROL, OWN, STAGING = "version control", "the store itself", "a restore at work"
-NEVER_INCLUDED = frozenset({VERSION_CONTROL, OWN, STAGING})  # reasons that hold whatever the rules say
+AGENTS_OWN = "a coding agent's own directory"
+NEVER_INCLUDED = frozenset({VERSION_CONTROL, AGENTS_OWN, OWN, STAGING})  # reasons that hold whatever the rules say
 IGNORED = "ignored by rule"
 
 _STAGING_NAME = re.compile(re.escape(STAGING_PREFIX) + rb"[0-9a-f]{32}")
@@ -93,8 +95,8 @@ class FolderExclusions:
 
     def reason(self, name: bytes, is_dir: bool) -> str | None:
         """The reason why an item is left out; None if it is included."""
-        if is_version_control(name):
-            return VERSION_CONTROL
+        if is_off_limits(name):
+            return VERSION_CONTROL if is_version_control(name) else AGENTS_OWN
         for own in self._store_names:
             if name == own or name.startswith(own + b"-"):  # with its -wal, -shm, -lock, …
                 return OWN

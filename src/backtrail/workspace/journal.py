@@ -320,8 +320,8 @@ async def reachable_blobs(context: Context, thread: str, living: Iterable[Histor
         context.values.decode(seen.meta.custom, f"a record of {thread!r}") for seen in living if seen.meta.custom
     ]
     keep: set[bytes] = set()
-    # A restore in progress needs two trees: the one it started from and the one it goes to.
-    level = {bytes.fromhex(custom[key]) for custom in customs for key in ("tree", "target") if key in custom}
+    # A restore in progress needs the tree it started from, the one it goes to, and the files that were made for it.
+    level = {bytes.fromhex(custom[key]) for custom in customs for key in ("tree", "target", "made") if key in custom}
     large: dict[bytes, TreeEntry] = {}
     while level:
         keep |= level

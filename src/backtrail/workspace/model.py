@@ -6,8 +6,9 @@ are frozen, and print as a person would want to read them.
 
 from __future__ import annotations
 
+import uuid
 from datetime import datetime
-from typing import Literal
+from typing import Any, Literal
 
 import msgspec
 
@@ -61,6 +62,15 @@ class Snapshot(msgspec.Struct, frozen=True):
         return not self.flagged
 
 
+class FileEntry(msgspec.Struct, frozen=True):
+    """An entry of a folder in a snapshot."""
+
+    name: str
+    kind: Literal["file", "folder", "link"]
+    size: int  #: bytes of a file
+    mode: int  #: permission bits
+
+
 class Change(msgspec.Struct, frozen=True):
     """One path that differs. `unsaved`: only the safety snapshot of this restore holds the present content."""
 
@@ -82,6 +92,7 @@ class Changes(msgspec.Struct, frozen=True):
     kept: tuple[Skipped, ...] = ()
     safety: str | None = None  #: the id of the snapshot that holds the state before it
     dry_run: bool = False
+    merged: tuple[str, ...] = ()  #: of a revert: paths at which later changes were kept, line by line
 
     @property
     def removed(self) -> tuple[Change, ...]:
@@ -103,6 +114,28 @@ class Changes(msgspec.Struct, frozen=True):
         lines = [str(change) for change in self.changes]
         lines += [f"= {kept.path}   (kept: {kept.reason})" for kept in self.kept]
         return "\n".join(lines) or "nothing differs"
+
+
+class JointSave(msgspec.Struct, frozen=True, kw_only=True):
+    """A checkpoint that is saved together with a restore: both or neither, also if the process dies. Its state is that
+    of the checkpoint before it."""
+
+    thread: str
+    after: str  #: the id of the checkpoint that it follows: the thread's head
+    fork_of: str | None = None  #: the thread of `after`, if `thread` is made by forking it there
+    custom: dict[str, Any] = {}
+    label: str | None = None
+    id: str = msgspec.field(default_factory=lambda: str(uuid.uuid4()))
+
+
+class Restore(msgspec.Struct, frozen=True):
+    """A restore that was made and not taken back."""
+
+    id: str
+    created_at: datetime
+    snapshot: str  #: the id of the snapshot that was restored
+    safety: str  #: the id of the snapshot that holds the state before it
+    saved: tuple[str, str] | None  #: thread and id of the checkpoint that was saved together with it
 
 
 class FileDiff(msgspec.Struct, frozen=True):

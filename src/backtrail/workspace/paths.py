@@ -1,7 +1,8 @@
 """Paths inside a workspace: bytes, relative to its root, separated by slashes. A folder's path ends in a slash.
 
-A path that comes from the store is untrusted: `check_names` refuses every name that could lead out of the root or into
-version control. It is the only such check, and whatever is written to a directory passes it.
+A path that comes from the store is untrusted: `check_names` refuses every name that could lead out of the root, into
+version control, or into what a coding agent runs. It is the only such check, and whatever is written to a directory
+passes it.
 """
 
 from __future__ import annotations
@@ -21,13 +22,23 @@ NOT_NAMES = frozenset({b"", b".", b".."})  # names that no file can have
 #: (`.git::$INDEX_ALLOCATION`). git refuses these spellings of `.git` on every system: a directory may be copied.
 VERSION_CONTROL = (".git", ".hg", ".svn", ".bzr", ".jj", ".sl", ".pijul", "_darcs")
 
+#: Where coding agents keep the settings, hooks and permissions of a project: commands in them are run. The same holds.
+CODING_AGENTS = (".claude", ".codex", ".gemini", ".opencode")
+
 _IGNORED_BY_HFS = re.compile(  # U+200C to U+200F, U+202A to U+202E, U+206A to U+206F, U+FEFF, in UTF-8
     rb"\xe2\x80[\x8c-\x8f\xaa-\xae]|\xe2\x81[\xaa-\xaf]|\xef\xbb\xbf"
 )
-_SPELLINGS = "|".join(
-    re.escape(name) for name in (*VERSION_CONTROL, *(f"{name[1:]}~1" for name in VERSION_CONTROL[:-1]))
-)
-_OF_VERSION_CONTROL = re.compile(rf"(?:\A|[/\\])(?:{_SPELLINGS})[ .]*(?:[:\\/]|\Z)".encode(), re.IGNORECASE)
+
+
+def _spelled(names: Sequence[str]) -> re.Pattern[bytes]:
+    """Finds any of the names, in a path or several joined ones, in any spelling."""
+    short = [f"{name[1:]}~1" for name in names if name.startswith(".")]
+    spellings = "|".join(re.escape(name) for name in (*names, *short))
+    return re.compile(rf"(?:\A|[/\\])(?:{spellings})[ .]*(?:[:\\/]|\Z)".encode(), re.IGNORECASE)
+
+
+_OF_VERSION_CONTROL = _spelled(VERSION_CONTROL)
+_OFF_LIMITS = _spelled([*VERSION_CONTROL, *CODING_AGENTS])
 
 _ENCODING, _ERRORS = sys.getfilesystemencoding(), sys.getfilesystemencodeerrors()
 
@@ -39,8 +50,9 @@ def check_names(names: Sequence[bytes], where: str) -> None:
     for name in names:
         if name in NOT_NAMES or b"/" in name or b"\0" in name or len(name) > MAX_NAME:
             raise UnsafePath(f"{where} holds the name {name!r}, which could lead out of the root; nothing was written")
-        if is_version_control(name):
-            raise UnsafePath(f"{where} holds {name!r}, which belongs to version control; nothing was written")
+        if is_off_limits(name):
+            owner = "version control" if is_version_control(name) else "a coding agent"
+            raise UnsafePath(f"{where} holds {name!r}, which belongs to {owner}; nothing was written")
 
 
 def _are_safe(names: Sequence[bytes]) -> bool:
@@ -51,15 +63,23 @@ def _are_safe(names: Sequence[bytes]) -> bool:
         and b"\0" not in joined
         and max(map(len, names), default=0) <= MAX_NAME
         and NOT_NAMES.isdisjoint(names)
-        and not is_version_control(joined)
+        and not is_off_limits(joined)
     )
 
 
+def is_off_limits(name: bytes) -> bool:
+    """True if a name, or any of several joined by slashes, is version control's or a coding agent's own, or is on some
+    file system."""
+    return _OFF_LIMITS.search(_plain(name)) is not None
+
+
 def is_version_control(name: bytes) -> bool:
-    """True if a name, or any of several joined by slashes, is version control's own, or is on some file system."""
-    if not name.isascii():
-        name = _IGNORED_BY_HFS.sub(b"", name)
-    return _OF_VERSION_CONTROL.search(name) is not None
+    """True if it is version control's."""
+    return _OF_VERSION_CONTROL.search(_plain(name)) is not None
+
+
+def _plain(name: bytes) -> bytes:
+    return name if name.isascii() else _IGNORED_BY_HFS.sub(b"", name)
 
 
 def parents(path: bytes) -> Iterable[bytes]:

@@ -107,7 +107,7 @@ class Restorer:
         steps, expect = self._expected(plan.steps, scan)
         intent = RestoreIntent(
             [(op.path, op.old, op.new) for op in steps],
-            target.tree,
+            target.tree if steps else scan.tree,
             target.id,
             undoes,
             None if move is None else move.data,
@@ -201,12 +201,19 @@ class Restorer:
     async def _open_intent(self, scan: Scan, intent: RestoreIntent) -> Record:
         """Commit the safety snapshot and the intent, once the registry has a note of it."""
         await self._set_restoring(intent.digest(scan.tree))
+        facts = {**scan.facts(self.directory.id), "of": intent.snapshot, "target": intent.target.hex()}
+        made = sorted({op.new.ref for op in intent.ops if op.new is not None and op.new.ref in scan.blobs})
+        if made:  # contents that neither tree has
+            listed = trees.encode_list(made, None)
+            id = self._journal.blob_id(listed)
+            scan.blobs[id] = self._journal.wrap(id, listed)
+            facts["made"] = id.hex()
         return await self._journal.append(
             "restoring",
             scan.tree,
             after=scan.tip,
             tags=("safety",),
-            facts={**scan.facts(self.directory.id), "of": intent.snapshot, "target": intent.target.hex()},
+            facts=facts,
             withheld=scan.withheld(),
             intent=intent,
             blobs=scan.blobs,

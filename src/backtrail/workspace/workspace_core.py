@@ -21,16 +21,19 @@ from backtrail.errors import Conflict, FilesError, InvalidInput, NoCheckpoint, N
 from backtrail.history.context import Context
 from backtrail.history.thread_core import ThreadCore
 from backtrail.model import Checkpoint
+from backtrail.workspace import browsing
 from backtrail.workspace import diff as file_diff
 from backtrail.workspace.descent import Descent
 from backtrail.workspace.exclusions import ScanRoot
-from backtrail.workspace.joint_rewind import HeadMove
-from backtrail.workspace.journal import Journal
+from backtrail.workspace.joint_rewind import HeadMove, SaveMove, move_from
+from backtrail.workspace.journal import Journal, Record
 from backtrail.workspace.lock import acquire
-from backtrail.workspace.model import Changes, FileDiff, Limits, Snapshot, Status
+from backtrail.workspace.model import Changes, FileDiff, FileEntry, JointSave, Limits, Restore, Snapshot, Status
+from backtrail.workspace.paths import to_text
 from backtrail.workspace.registry import Registry, state_directory
-from backtrail.workspace.restore import Restorer, same_item
+from backtrail.workspace.restore import Restorer
 from backtrail.workspace.restore_plan import listed_ops, to_changes, to_skipped
+from backtrail.workspace.reversal import Reversal
 from backtrail.workspace.roots import PREFIX, cache_file, check_root, thread_name
 from backtrail.workspace.scanner import Scan, Scanner, Work, in_place
 from backtrail.workspace.trees import Op, TreeEntry, compare
@@ -86,9 +89,7 @@ class WorkspaceCore:
         own = [os.path.realpath(os.fsencode(path)) for path in (*context.own_paths, state_directory()) if path]
         scan_root = ScanRoot(real, tuple(sorted(own)), limits or Limits(), unreadable)
         scanner = Scanner(scan_root, self._journal, cache_file(cache, real, self.name), work)
-        restorer = Restorer(
-            scan_root, self._journal, scanner, work, lambda data: HeadMove(context, data), self._registry
-        )
+        restorer = Restorer(scan_root, self._journal, scanner, work, partial(move_from, context), self._registry)
         self._opened = OpenDirectory(scan_root, scanner, restorer)
         if remember:
             context.add_workspace(self.name, self)
@@ -196,6 +197,16 @@ class WorkspaceCore:
             ops = await compare(old.tree, scan.tree, restorer.tree_reader(scan))
             return await self._diff(ops, text, scan_root.path)
 
+    async def entries(self, snapshot: Any, path: str = "") -> tuple[FileEntry, ...]:
+        """The entries of a folder of a snapshot."""
+        self._context.check_open()
+        return await browsing.list_folder(self._journal, snapshot, path)
+
+    async def read(self, snapshot: Any, path: str) -> bytes:
+        """The content of a file of a snapshot."""
+        self._context.check_open()
+        return await browsing.read_file(self._journal, snapshot, path)
+
     async def _diff(self, ops: list[Op], text: bool, root: bytes | None = None) -> FileDiff:
         """The ops as a diff. With `root`, new contents are read from that directory instead of the store."""
         if not text:
@@ -227,11 +238,31 @@ class WorkspaceCore:
 
     # -- restoring ----------------------------------------------------------------------------------------------------
 
-    async def restore(self, snapshot: Any, dry_run: bool = False, keep_untracked: bool = False) -> Changes:
+    async def restore(
+        self, snapshot: Any, dry_run: bool = False, keep_untracked: bool = False, save: JointSave | None = None
+    ) -> Changes:
         """Restore the directory to a snapshot. Its present state is kept in a safety snapshot: see `undo`."""
         async with self._restoring(dry_run=dry_run) as restorer:
             target = await self._journal.find(snapshot)
-            return await restorer.restore(target, dry_run=dry_run, keep_untracked=keep_untracked)
+            move = self._save_move(save, target)
+            return await restorer.restore(target, dry_run=dry_run, keep_untracked=keep_untracked, move=move)
+
+    def _save_move(self, save: JointSave | None, files: Record | None = None) -> SaveMove | None:
+        reference = None if files is None else f"{files.id}@{self.name}"
+        return None if save is None else SaveMove.plan(self._context, save, reference)
+
+    async def save_only(self, save: JointSave) -> None:
+        """Save a checkpoint as a restore of no file: `undo` finds it among the restores, in their order."""
+        async with self._restoring(dry_run=False) as restorer:
+            tip = await self._journal.tip()
+            last = await self._journal.last_state(tip)
+            if last is None:
+                raise NoCheckpoint(f"workspace {self.name!r} has no snapshot yet")
+
+            async def nothing(_: Scan) -> list[Op]:
+                return []
+
+            await restorer.restore(last, nothing, move=self._save_move(save))
 
     async def rewind(
         self, thread: ThreadCore[Any], at: Any, dry_run: bool = False, keep_untracked: bool = False
@@ -243,43 +274,64 @@ class WorkspaceCore:
             target = await self._journal.find(checkpoint)
             return await restorer.restore(target, move=move, dry_run=dry_run, keep_untracked=keep_untracked)
 
-    async def undo(self, dry_run: bool = False, keep_untracked: bool = False) -> Changes:
-        """Take back the newest restore that has not been taken back yet."""
+    async def undo(
+        self, dry_run: bool = False, keep_untracked: bool = False, files: bool = True, save: JointSave | None = None
+    ) -> Changes:
+        """Take back the newest restore that has not been taken back yet; without `files`, only in the records."""
         async with self._restoring(dry_run=dry_run) as restorer:
-            records = await self._journal.records()
-            undone = {record.undoes for record in records if record.kind == "restored"}
-            for record in reversed(records):
-                if record.kind == "restored" and record.safety and not record.undoes and record.id not in undone:
-                    safety = await self._journal.find(record.safety)
-                    return await restorer.restore(
-                        safety, dry_run=dry_run, keep_untracked=keep_untracked, undoes=record.id
-                    )
-            raise NoCheckpoint(f"workspace {self.name!r} has no restore to undo")
+            record = await self._newest_restore()
+            if record is None or record.safety is None:
+                raise NoCheckpoint(f"workspace {self.name!r} has no restore to undo")
+            safety = await self._journal.find(record.safety)
 
-    async def revert(self, a: Any, b: Any, dry_run: bool = False) -> Changes:
+            async def nothing(_: Scan) -> list[Op]:
+                return []
+
+            return await restorer.restore(
+                safety,
+                None if files else nothing,
+                dry_run=dry_run,
+                keep_untracked=keep_untracked,
+                undoes=record.id,
+                move=self._save_move(save, safety),
+            )
+
+    async def last_restore(self) -> Restore | None:
+        """The newest restore that has not been taken back: the one that `undo` takes back."""
+        self._context.check_open()
+        record = await self._newest_restore()
+        if record is None or record.safety is None or record.of is None:
+            return None
+        move = (await self._journal.intent(await self._journal.find(record.safety))).move
+        saved = None if move is None or "save" not in move else (str(move["thread"]), str(move["save"]["id"]))
+        return Restore(record.id, record.created_at, record.of, record.safety, saved)
+
+    async def _newest_restore(self) -> Record | None:
+        records = await self._journal.records()
+        undone = {record.undoes for record in records if record.kind == "restored"}
+        for record in reversed(records):
+            if record.kind == "restored" and record.safety and not record.undoes and record.id not in undone:
+                return record
+        return None
+
+    async def revert(
+        self, a: Any, b: Any, dry_run: bool = False, merge: bool = False, save: JointSave | None = None
+    ) -> Changes:
         """Undo only the changes from snapshot `a` to snapshot `b`, those of one agent turn for example.
 
-        A path that was changed again after `b` stays as it is, and is listed as kept.
+        A path that was changed again after `b` stays as it is, and is listed as kept. With `merge`, a text file is
+        merged line by line: only where later lines overlap, it stays as it is.
         """
         async with self._restoring(dry_run=dry_run) as restorer:
             old, new = await self._journal.find(a), await self._journal.find(b)
-            kept: list[tuple[bytes, str]] = []
-
-            async def select(scan: Scan) -> list[Op]:
-                ops = await compare(old.tree, new.tree, self._journal.trees)
-                entries = {path: entry for path, entry, _ in scan.items(op.path for op in ops)}
-                result = []
-                for op in ops:
-                    present = entries.get(op.path)
-                    if same_item(present, op.new):
-                        result.append(Op(op.path, present, op.old))
-                    elif not same_item(present, op.old):
-                        kept.append((op.path, "changed since by somebody else"))
-                return result
-
-            changes = await restorer.restore(old, select, dry_run=dry_run)
-            merged = sorted({*changes.kept, *to_skipped(kept)})
-            return Changes(changes.changes, tuple(merged), changes.safety, dry_run)
+            read = partial(self._read_unsaved, os.fsencode(self.root)) if merge else None
+            reversal = Reversal(self._journal, await compare(old.tree, new.tree, self._journal.trees), read)
+            move = self._save_move(save)
+            changes = await restorer.restore(old, reversal.select, dry_run=dry_run, move=move)
+            kept = sorted({*changes.kept, *to_skipped(reversal.kept)})
+            changed = {change.path for change in changes.changes}
+            merged = tuple(path for path in map(to_text, sorted(reversal.merged)) if path in changed)
+            return Changes(changes.changes, tuple(kept), changes.safety, dry_run, merged)
 
 
 async def rewind_together(

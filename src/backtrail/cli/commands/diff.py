@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
-from backtrail.cli.context import Command, CommandContext, thread_argument, with_context
+from backtrail.cli.context import Command, CommandContext, optional_thread_argument, with_context
 
 if TYPE_CHECKING:
     from backtrail import Checkpoint, Diff, Store, Thread
@@ -19,9 +19,10 @@ if TYPE_CHECKING:
     "  backtrail diff support-42 12 @    since step 12\n"
     "  backtrail diff main try-2         the heads of two threads\n"
     "  backtrail diff main try-2 --since-fork\n"
-    "  backtrail diff main 3 try-2@~1    step 3 of one with a checkpoint of another",
+    "  backtrail diff main 3 try-2@~1    step 3 of one with a checkpoint of another\n"
+    "  backtrail diff 3                  the files that turn 3 of the coding agent here changed",
 )
-@thread_argument
+@optional_thread_argument
 @click.argument("a", required=False)
 @click.argument("b", required=False)
 @click.option("--since-fork", is_flag=True, help="Compare B with the last checkpoint that A and B have in common.")
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
 @with_context
 def command(
     context: CommandContext,
-    thread: str,
+    thread: str | None,
     a: str | None,
     b: str | None,
     since_fork: bool,
@@ -41,12 +42,22 @@ def command(
 
     A and B may belong to another thread: `NAME` is its head, `NAME@~2` and `NAME@12` are others. If only another thread
     is given, THREAD is compared with it. Includes the files if both were saved with files.
+
+    Of a session of a coding agent (default: the newest one in this directory) it shows the files that a turn changed,
+    or that turns A to B did; without a turn, the last one.
     """
-    with context.store() as store:
-        handle: Thread[Any] = store.thread(thread)
+    with context.named(thread, a, b) as named:
+        if named.session is not None:
+            from backtrail.cli.agent_output import print_turn_diff
+
+            changed = print_turn_diff(context, named.session, named.words)
+            if exit_code and changed:
+                raise click.exceptions.Exit(1)
+            return
+        store, handle = named.store, named.thread
         first = _checkpoint(store, handle, a or "@~1")
         second = _checkpoint(store, handle, b or "@")
-        if a is not None and b is None and first.thread != thread:  # `diff THREAD OTHER`: from the one to the other
+        if a is not None and b is None and first.thread != handle.id:  # `diff THREAD OTHER`: from the one to the other
             first, second = second, first
         found = handle.diff(first.checkpoint, second.checkpoint, since_fork)
         files: tuple[FileChange, ...] = ()

@@ -80,25 +80,12 @@ def _threads(store: Store, prefix: str) -> Iterator[Thread[Any]]:
 
 
 def _matching_messages(thread: Thread[Any], text: str) -> Iterator[tuple[Checkpoint, int | None, str]]:
-    from backtrail.render.message_parser import conversation_key, first_number, parse_message
+    from backtrail.render.text_search import Wanted, matching_messages
 
     head = thread.head
-    outline = thread.outline() if head is not None else None
-    key = conversation_key(outline) if outline is not None else None
-    if head is None or outline is None or key is None:
-        return
-    first = first_number(outline)
-    wanted = text.casefold()
-    for part in thread.outline([key], at=head).parts:
-        message = parse_message(part.value)
-        whole = "\n".join(
-            [message.text, message.thinking, *message.extra]
-            + [f"{call.name} {call.arguments}" for call in message.calls]
-            + [result.text for result in message.results]
-        )
-        at = whole.casefold().find(wanted)
-        if at >= 0:
-            yield head, first + int(part.name), f"{message.role}: {whole[max(0, at - 40) : at + 80]}"
+    if head is not None:
+        for found in matching_messages(thread, head, Wanted(text)):
+            yield head, found.number, f"{found.role}: {found.before}{found.match}{found.after}"
 
 
 def _print_found(found: list[tuple[Checkpoint, int | None, str]]) -> None:

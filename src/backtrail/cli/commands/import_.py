@@ -30,7 +30,7 @@ def command(context: CommandContext, paths: tuple[str, ...], format: str | None)
     only read, and nothing in it is run. Creates the store if it does not exist. Exits with 1 if something could not be
     read.
     """
-    from backtrail.cli.formatting import safe
+    from backtrail.cli.import_report import print_report
     from backtrail.cli.output import progress
 
     if paths[0] in _DATABASES:
@@ -40,14 +40,7 @@ def command(context: CommandContext, paths: tuple[str, ...], format: str | None)
             raise click.BadParameter(f"Path {public_url(path)!r} does not exist.", param_hint="'PATHS...'")
     with context.store(create=True) as store, progress("importing") as step:
         report = store.import_(list(paths), format, step)
-    if context.json:
-        import msgspec
-
-        context.print_json(msgspec.to_builtins(report))
-    else:
-        click.echo(safe(str(report)))
-    if report.failed:
-        raise click.exceptions.Exit(ExitCode.FAILED)
+    print_report(context, report)
     return None
 
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from backtrail.cli.context import Command, CommandContext, limit_option, thread_argument, with_context
+from backtrail.cli.context import Command, CommandContext, limit_option, optional_thread_argument, with_context
 
 if TYPE_CHECKING:
     from backtrail import Checkpoint, Fork, Outline, Thread
@@ -16,19 +17,29 @@ if TYPE_CHECKING:
 
 @click.command(
     cls=Command,
-    epilog="\b\nExamples:\n  backtrail log support-42\n  backtrail log support-42 --limit 10 --trail",
+    epilog="\b\nExamples:\n  backtrail log support-42\n  backtrail log support-42 --limit 10 --trail\n"
+    "  backtrail log support-42 --follow\n  backtrail log      the turns of the coding agent's session here",
 )
-@thread_argument
+@optional_thread_argument
 @limit_option(100, "Maximum number of checkpoints, newest first.")
 @click.option("--trail", is_flag=True, help="Only the ancestors of the head, without what rewinds left behind.")
+@click.option("-f", "--follow", is_flag=True, help="Go on, and print new checkpoints as they are saved, until Ctrl-C.")
 @with_context
-def command(context: CommandContext, thread: str, limit: int, trail: bool) -> None:
+def command(context: CommandContext, thread: str | None, limit: int, trail: bool, follow: bool) -> None:
     """Draw the history of THREAD as a graph, newest first.
 
     ◉ is the head, ● an ancestor of it, ○ a checkpoint that a rewind left behind. Each line has the step, id, age, label
-    and tags of a checkpoint, and what it added.
+    and tags of a checkpoint, and what it added. With --follow and --json, each new checkpoint is one line of JSON.
+
+    Of a session of a coding agent (default: the newest one in this directory) the turns are listed.
     """
-    with context.thread(thread) as handle:
+    with context.named(thread) as named, contextlib.suppress(KeyboardInterrupt):  # Ctrl-C is the way to stop --follow
+        handle = named.thread
+        if named.session is not None and not follow:
+            from backtrail.cli.agent_output import print_turns
+
+            print_turns(context, named.session, limit)
+            return
         head = handle.get("@", salvage=True)
         history = handle.history(limit=limit + 1, all=not trail, salvage=True)
         more, history = len(history) > limit, history[-limit:]
@@ -39,15 +50,19 @@ def command(context: CommandContext, thread: str, limit: int, trail: bool) -> No
             rows = [checkpoint_json(c) for c in reversed(history)]
             context.print_json(
                 {
-                    "thread": thread,
+                    "thread": handle.id,
                     "head": head.id,
                     "checkpoints": rows,
                     "forks": [*map(fork_json, forks)],
                     "more": more,
                 }
             )
-            return
-        _print_graph(handle, history, head.id, forks, more=more)
+        else:
+            _print_graph(handle, history, head.id, forks, more=more)
+        if follow:
+            from backtrail.cli.following import follow_log
+
+            follow_log(handle, head, as_json=context.json)
 
 
 def _print_graph(thread: Thread[Any], history: list[Checkpoint], head: str, forks: list[Fork], *, more: bool) -> None:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from backtrail.cli.context import Command, CommandContext, at_argument, thread_argument, with_context
+from backtrail.cli.context import Command, CommandContext, at_argument, optional_thread_argument, with_context
 
 if TYPE_CHECKING:
     from backtrail import Checkpoint, Thread
@@ -15,10 +15,10 @@ if TYPE_CHECKING:
 @click.command(
     cls=Command,
     epilog="\b\nExamples:\n  backtrail show support-42\n  backtrail show support-42 @~2 --full\n"
-    "  backtrail show support-42 good",
+    "  backtrail show support-42 good\n  backtrail show 3      turn 3 of the coding agent's session here",
 )
-@thread_argument
-@at_argument()
+@optional_thread_argument
+@at_argument(default=None)
 @click.option(
     "-m",
     "--messages",
@@ -30,9 +30,22 @@ if TYPE_CHECKING:
 )
 @click.option("--full", is_flag=True, help="All messages, tool calls unfolded, values not shortened.")
 @with_context
-def command(context: CommandContext, thread: str, at: str, messages: int, full: bool) -> None:
-    """Show the state of THREAD at AT (default: the head)."""
-    with context.thread(thread) as handle:
+def command(context: CommandContext, thread: str | None, at: str | None, messages: int, full: bool) -> None:
+    """Show the state of THREAD at AT (default: the head).
+
+    Of a session of a coding agent (default: the newest one in this directory), AT is the number of a turn (default: the
+    newest): its prompt, its tools with their results, its answer, and what it changed in the files.
+    """
+    with context.named(thread, at) as named:
+        handle, at = named.thread, named.words[0] if named.words else "@"
+        if named.session is not None and (not named.words or (at.isascii() and at.isdigit())):
+            from backtrail.cli.turn_output import print_turn
+
+            turns = named.session.turns()
+            place = turns.index(named.session.turn(int(at))) if named.words else len(turns) - 1
+            if turns:
+                print_turn(context, named.session, turns, place, full=full)
+                return
         checkpoint = handle.get(at, salvage=True)
         if context.json:
             from backtrail.render.json_records import checkpoint_json
@@ -76,7 +89,9 @@ def _print_checkpoint(thread: Thread[Any], checkpoint: Checkpoint, last: int | N
             if start:
                 out.print(Text(f"… {start:,} earlier messages: --messages {count} or --full", "dim"))
             for part in thread.outline([key], at=checkpoint, start=start, stop=count, salvage=True).parts:
-                out.print(render_message(parse_message(part.value), first + int(part.name), full=full))
+                message = parse_message(part.value)
+                if full or not message.bookkeeping:
+                    out.print(render_message(message, first + int(part.name), full=full))
         for part in outline.parts:
             if part.name != key:
                 value = part.value if part.known else thread.outline([part.name], at=checkpoint, salvage=True)

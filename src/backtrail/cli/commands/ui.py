@@ -33,6 +33,7 @@ _LOOPBACK = ("127.0.0.1", "localhost", "::1")
 )
 @click.option("--allow-host", multiple=True, metavar="NAME", help="Another host name to accept.")
 @click.option("--read-only", is_flag=True, help="Refuse every change from the inspector.")
+@click.option("--metrics", is_flag=True, help="Answer /metrics in the form of Prometheus, with the token.")
 @click.option("--browser/--no-browser", default=True, help="Open the page in a browser, if there is a display.")
 @with_context
 def command(
@@ -42,6 +43,7 @@ def command(
     token_file: Path | None,
     allow_host: tuple[str, ...],
     read_only: bool,
+    metrics: bool,
     browser: bool,
 ) -> None:
     """Open the web inspector: threads, history, conversations, state, differences, live.
@@ -68,7 +70,8 @@ def command(
     with context.store() as store, _listen(host, port) as socket:
         bound = socket.getsockname()[1]
         hosts = {*_LOOPBACK, *allow_host} | ({host} if host not in ("0.0.0.0", "::") else set())  # noqa: S104
-        app = application(store, token=token, name=public_url(context.target), hosts=hosts, read_only=read_only)
+        name = public_url(context.target)
+        app = application(store, token=token, name=name, hosts=hosts, read_only=read_only, metrics=metrics)
         shown = f"[{host}]" if ":" in host else "127.0.0.1" if host == "0.0.0.0" else host  # noqa: S104
         codes = app.state.codes
 

@@ -240,7 +240,9 @@ class RedisEngine(Engine, FailsFast):
         return head, None if found[2] is None else _row(head.step, *found[2:])
 
     async def heads(self, lineage: str, *, after: str | None = None, limit: int | None = None) -> list[Head]:
-        found = (head for head in _heads(await self._of(lineage, HEADS)) if after is None or head.thread > after)
+        page = () if limit is None else (b"-" if after is None else b"(" + after.encode(), limit)
+        answer = await self._of(lineage, HEADS, *page)
+        found = (head for head in _heads(answer) if after is None or head.thread > after)
         return sorted(found, key=lambda head: head.thread)[slice(limit)]
 
     async def threads(

@@ -26,6 +26,7 @@ Of each shard (after `<prefix>:{<shard>}:`):
 Of each lineage (with a ttl, they expire together):
 
     heads:<lineage>      hash   thread -> head
+    forks:<lineage>      zset   threads other than the one that the lineage began with, by name
     branches:<lineage>   hash   branch id -> number:record
     tops:<lineage>       hash   branch number -> highest step; number:late -> first step that may be missing in ids;
                                 expires -> when, where there is a ttl; bytes -> the lengths of all records

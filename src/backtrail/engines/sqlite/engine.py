@@ -17,6 +17,7 @@ from typing import Any, Literal
 from backtrail.engines.base import LAST_STEP, Branch, Commit, Drop, Engine, Head, Lease, Properties, Row, Step, Taken
 from backtrail.engines.capabilities import SharesCommits, StoredLocally
 from backtrail.engines.coroutines import park, sharing
+from backtrail.engines.reserved_names import NAMESPACE_END, namespace_of
 from backtrail.engines.sqlite import statements as sql
 from backtrail.engines.sqlite import transactions
 from backtrail.engines.sqlite.connections import ForkSafeConnections
@@ -183,8 +184,10 @@ class SQLiteEngine(Engine, SharesCommits, StoredLocally):
                 return []
             bound = (age[0][0], after)
         kinds = [kind] if kind is not None else [name for (name,) in self._readers.fetch(sql.KINDS, ())]
-        found = self._newest_of(kinds, bound, SEARCHED if prefix and limit is not None else limit)
-        if prefix:
+        namespace = namespace_of(prefix)
+        narrow = bool(prefix) if namespace is None else prefix != namespace + NAMESPACE_END  # more than the order has
+        found = self._newest_of(kinds, namespace, bound, SEARCHED if narrow and limit is not None else limit)
+        if narrow:
             complete = limit is None or len(found) < SEARCHED
             found = [head for head in found if head.thread.startswith(prefix)]
             if not complete and len(found) < (limit or 0):  # few threads have this prefix: sort those that do
@@ -193,14 +196,19 @@ class SQLiteEngine(Engine, SharesCommits, StoredLocally):
                 found = [head for head in found if not bound or _age(head) < bound]
         return found[:limit]
 
-    def _newest_of(self, kinds: Sequence[str], bound: tuple[int, str] | tuple[()], limit: int | None) -> list[Head]:
-        statement = sql.NEWEST_AFTER if bound else sql.NEWEST
-        most = -1 if limit is None else limit
+    def _newest_of(
+        self, kinds: Sequence[str], namespace: str | None, bound: tuple[int, str] | tuple[()], limit: int | None
+    ) -> list[Head]:
+        """The newest of each kind, in the whole store or in a namespace."""
+        values: tuple[Any, ...] = (-1 if limit is None else limit, *bound)
+        if namespace is None:
+            statement = sql.NEWEST_AFTER if bound else sql.NEWEST
+        else:
+            statement = sql.NEWEST_INSIDE_AFTER if bound else sql.NEWEST_INSIDE
+            values = (values[0], *(bound or (0, "")), namespace)
         # By name, because a thread whose kind changes between two of these reads is in both.
         found = {
-            values[0]: _head(values)
-            for kind in kinds
-            for values in self._readers.fetch(statement, (kind, most, *bound))
+            columns[0]: _head(columns) for kind in kinds for columns in self._readers.fetch(statement, (kind, *values))
         }
         return sorted(found.values(), key=_age, reverse=True)[:limit]
 

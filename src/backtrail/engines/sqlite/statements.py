@@ -126,24 +126,21 @@ THREADS_OF_KIND = f"SELECT {_HEAD} FROM heads WHERE {_NAMED} AND kind = ? ORDER 
 KINDS = "SELECT kind FROM counts WHERE what = 'threads'"
 AGE = "SELECT updated FROM heads WHERE thread = ?"
 # The unsorted threads are sorted by (updated, thread) alone; their other columns are read for those on the page.
-NEWEST = f"""
+_NEWEST = f"""
 SELECT {_HEAD} FROM (
     SELECT * FROM heads WHERE thread IN (
-        SELECT thread FROM heads WHERE kind = ?1 AND listed < 0 ORDER BY updated DESC, thread DESC LIMIT ?2)
-    UNION ALL
-    SELECT * FROM (SELECT * FROM heads WHERE kind = ?1 AND listed >= 0 ORDER BY listed DESC, thread DESC LIMIT ?2)
-)
-ORDER BY updated DESC, thread DESC LIMIT ?2"""  # noqa: S608
-NEWEST_AFTER = f"""
-SELECT {_HEAD} FROM (
-    SELECT * FROM heads WHERE thread IN (
-        SELECT thread FROM heads WHERE kind = ?1 AND listed < 0 AND (updated, thread) < (?3, ?4)
+        SELECT thread FROM heads WHERE kind = ?1 AND listed < 0 {{0}} {{1}}
         ORDER BY updated DESC, thread DESC LIMIT ?2)
     UNION ALL
-    SELECT * FROM (SELECT * FROM heads WHERE kind = ?1 AND listed >= 0 AND (listed, thread) < (?3, ?4)
+    SELECT * FROM (SELECT * FROM heads WHERE kind = ?1 AND listed >= 0 {{0}} {{2}}
         ORDER BY listed DESC, thread DESC LIMIT ?2)
 )
 ORDER BY updated DESC, thread DESC LIMIT ?2"""  # noqa: S608
+_AFTER = ("AND (updated, thread) < (?3, ?4)", "AND (listed, thread) < (?3, ?4)")
+NEWEST, NEWEST_AFTER = _NEWEST.format("", "", ""), _NEWEST.format("", *_AFTER)
+# In the words of the index on namespaces. Values 3 and 4 have no meaning on the first page.
+_INSIDE = "AND thread >= char(1114111) AND substr(thread, 1, instr(thread, char(31)) - 1) = ?5"
+NEWEST_INSIDE, NEWEST_INSIDE_AFTER = _NEWEST.format(_INSIDE, "", ""), _NEWEST.format(_INSIDE, *_AFTER)
 COUNT_THREADS = "SELECT coalesce(sum(n), 0) FROM counts WHERE what = 'threads'"
 COUNT_NAMED = "SELECT count(*) FROM heads WHERE thread >= ? AND thread < ?"
 # Hops from one name to the next through the indexes, instead of reading every entry of them. The heads of threads that

@@ -8,9 +8,11 @@ const KEPT = "backtrail-token";
 const tabs = new BroadcastChannel("backtrail");
 
 async function findToken() {
-  const code = new URLSearchParams(location.hash.slice(1)).get("code");
+  const given = new URLSearchParams(location.hash.slice(1));
+  const code = given.get("code");
   if (code) {
-    history.replaceState(null, "", location.pathname);
+    given.delete("code");
+    history.replaceState(null, "", location.pathname + (given.size ? `#${given}` : ""));
     const headers = { "content-type": "application/json" };
     const response = await fetch("/open", { method: "POST", body: JSON.stringify({ code }), headers });
     if (response.ok) return (await response.json()).token;
@@ -28,9 +30,24 @@ function askOtherTabs() {
   });
 }
 
-const token = await findToken();
-if (token) sessionStorage.setItem(KEPT, token);
+let token = await findToken();
+keep(token);
 tabs.addEventListener("message", ({ data }) => { if (data.needsToken && token) tabs.postMessage({ token }); });
+
+function keep(found) {
+  token = found;
+  if (found) sessionStorage.setItem(KEPT, found);
+}
+
+// A token that the server does not take is that of a server which was started before: another tab may have a newer one.
+async function renewed(refused) {
+  if (token !== refused) return true;
+  sessionStorage.removeItem(KEPT);
+  const found = await askOtherTabs();
+  if (!found || found === refused) return false;
+  keep(found);
+  return true;
+}
 
 export class ApiError extends Error {
   constructor(status, kind, message) {
@@ -41,9 +58,11 @@ export class ApiError extends Error {
 }
 
 async function call(path, options = {}) {
-  const headers = { authorization: `Bearer ${token}`, ...options.headers };
+  const used = token;
+  const headers = { authorization: `Bearer ${used}`, ...options.headers };
   const response = await fetch(ROOT + path, { ...options, headers, cache: "no-store" });
   if (response.ok) return response;
+  if (response.status === 401 && !options.again && (await renewed(used))) return call(path, { ...options, again: true });
   const body = await response.json().catch(() => null);
   throw new ApiError(response.status, body?.error?.type ?? "Error", body?.error?.message ?? response.statusText);
 }
@@ -54,6 +73,7 @@ function query(parameters) {
 }
 
 export const get = async (path, parameters = {}, signal) => (await call(path + query(parameters), { signal })).json();
+export const getBlob = async (path, parameters = {}, signal) => (await call(path + query(parameters), { signal })).blob();
 export const getText = async (path, parameters = {}) => (await call(path + query(parameters))).text();
 export const post = async (path, body) => {
   const headers = { "content-type": "application/json" };
@@ -75,6 +95,20 @@ export async function listen(onEvent, onState) {
     onState("lost");
     await new Promise((done) => setTimeout(done, wait));
     wait = Math.min(wait * 2, 8000);
+  }
+}
+
+// The lines of a response, each one JSON, as they come.
+export async function* getLines(path, parameters, signal) {
+  const response = await call(path + query(parameters), { signal });
+  const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
+  let buffer = "";
+  for (;;) {
+    const { value, done } = await reader.read();
+    if (done) return;
+    const lines = (buffer + value).split("\n");
+    buffer = lines.pop();
+    for (const line of lines) if (line) yield JSON.parse(line);
   }
 }
 

@@ -1,131 +1,195 @@
-// The inspector: holds the current thread, checkpoint and view, and handles keys, clicks and events.
+// The inspector: shows the place that the address names, keeps both in step, and follows a live thread.
 
-import { get, getText, listen, post } from "./api.js";
+import { readAddress, setAddress, fragmentOf, linkTo } from "./address.js";
+import { Actions } from "./actions.js";
+import { get, listen } from "./api.js";
 import { CheckpointList } from "./checkpoint-list.js";
-import { drawConversation } from "./conversation.js";
-import { askExport, askFork, askLabel, askRewind, showKeys } from "./dialogs.js";
-import { $, h, timeAgo, toast } from "./dom.js";
+import { drawComparison } from "./comparison.js";
+import { Conversation } from "./conversation.js";
+import { $, attempt, h, toast } from "./dom.js";
 import { drawFileChanges } from "./file-changes.js";
-import { bytes, plural } from "./format.js";
-import { drawSizeChart } from "./size-chart.js";
+import { FindInThread } from "./find-in-thread.js";
+import { drawFacts, drawHeading, drawTabs } from "./headings.js";
+import { drawHealth } from "./health.js";
+import { bindKeys } from "./keys.js";
+import { drawChart } from "./chart.js";
+import { drawRun } from "./run.js";
+import { drawSearch } from "./search.js";
 import { drawStateDiff } from "./state-diff.js";
 import { drawStateTree } from "./state-tree.js";
 import { ThreadList } from "./thread-list.js";
+import { TurnList } from "./turn-list.js";
 
-const VIEWS = [["conversation", "Conversation"], ["state", "State"], ["changes", "Changes"], ["files", "Files"]];
-const current = { thread: null, row: null, view: "conversation", base: null, readOnly: false, drawing: null };
+const app = {
+  place: readAddress(), // what the address says
+  row: null, // the checkpoint that is shown
+  view: null, // the tab that is shown: that of the address, else the first that has something
+  readOnly: false,
+  talks: true, // does the state of the thread have a conversation?
+  go, refresh, chooseView, showPane, linkTo,
+};
 
-const threads = new ThreadList((id) => open(id));
-const rows = new CheckpointList((row) => showCheckpoint(row));
+app.threads = new ThreadList((search) => go({ search }, { replace: true }));
+app.rows = new CheckpointList((row, how) => goToRow(row, how));
+app.turns = new TurnList((turn) => goToTurn(turn), (row) => goToRow(row));
+app.find = new FindInThread(app);
+app.actions = new Actions(app);
+app.conversation = new Conversation($("view"), {
+  message: (index) => linkTo({ ...app.place, at: app.row.id, view: "conversation", message: index }),
+  step: (message) => fragmentOf({ thread: app.place.thread, at: message.step.id, message: message.index }),
+  edit: (message) => app.actions.editMessage(message),
+});
+app.rows.onForks = () => drawHeading(app);
 
-// -- navigation -------------------------------------------------------------------------------------------------------
+// -- places -----------------------------------------------------------------------------------------------------------
 
-async function open(id, { at = null } = {}) {
-  current.thread = id;
-  current.row = null;
-  current.base = null;
-  threads.choose(id);
-  document.title = `${id} · backtrail`;
-  showPane("history");
-  await attempt(async () => {
-    await rows.open(id);
-    if (current.thread !== id) return;
-    drawHeading();
-    drawChart();
-    if (at) await rows.selectId(at);
-    else await rows.select(Math.max(0, await rows.indexOf(rows.head)));
-    showPane("history");
+function go(changes, how = {}) {
+  const place = { ...app.place, ...changes };
+  setAddress(place, how);
+  return show(place);
+}
+
+// The head is the place without a checkpoint: it is followed.
+function goToRow(row, how = {}) {
+  const at = row.id === app.rows.head ? null : row.id;
+  return go({ at, message: null, page: null, ...(how.message !== undefined ? { message: how.message } : {}) }, how);
+}
+
+function goToTurn(turn) {
+  if (turn.last) return go({ at: turn.last.id === app.rows.head ? null : turn.last.id, message: String(turn.start), view: null });
+  return undefined;
+}
+
+async function show(place) {
+  const before = app.place;
+  app.place = place;
+  const opened = place.thread !== before.thread || app.rows.thread !== place.thread;
+  app.threads.show(place);
+  if (place.page || place.search?.includes("text:")) return attempt(() => showPage(place));
+  $("page").hidden = true;
+  if (!place.thread) return closeThread();
+  return attempt(async () => {
+    if (opened && !(await openThread(place))) return;
+    showList();
+    app.find.show(place.find);
+    const row = place.at ? await app.rows.selectId(place.at, { quiet: true })
+      : app.rows.find(app.rows.head) ?? await app.rows.fetchId(app.rows.head);
+    if (app.place !== place) return;
+    if (!row) {
+      toast(`There is no checkpoint ${place.at} in ${place.thread}`, { bad: true });
+      return;
+    }
+    if (app.rows.selected !== row.id) app.rows.selectRow(row, { quiet: true });
+    const same = !opened && app.row?.id === row.id && before.view === place.view && before.message === place.message
+      && before.with === place.with && before.base === place.base && before.path === place.path && app.view !== null;
+    app.row = row;
+    drawFacts(app);
+    if (!same) drawView();
+    $("newer").hidden = true;
   });
 }
 
-function drawChart() {
-  const thread = current.thread;
-  const choose = async (step) => rows.selectId((await get("/checkpoint", { thread, at: String(step) })).id);
-  attempt(() => drawSizeChart(thread, (step) => attempt(() => choose(step))));
+async function openThread(place) {
+  const { thread } = place;
+  app.row = null;
+  app.view = null;
+  app.talks = true;
+  document.title = `${thread} · backtrail`;
+  if (document.body.dataset.pane === "threads") showPane("history");
+  try {
+    await app.rows.open(thread, place.at);
+  } catch (error) {
+    closeThread(error.message);
+    return false;
+  }
+  if (app.place.thread !== thread) return false;
+  $("switch").hidden = false;
+  drawHeading(app);
+  attempt(() => drawChart(app));
+  return true;
 }
 
-function drawHeading() {
-  const head = rows.pages.get(0)?.find((row) => row.id === rows.head);
-  const parents = [...rows.forks.values()].flat().filter((fork) => fork.relation === "parent");
-  const link = (fork) => h("button", {
-    type: "button", class: "link", onclick: () => open(fork.thread_id, { at: fork.at }),
-  }, fork.thread_id);
-  $("history-head").replaceChildren(h("h1", { title: current.thread }, current.thread),
-    h("p", {}, plural(rows.total, "checkpoint"), head ? `, ${bytes(head.size)}` : "",
-      parents.map((fork) => [", forked from ", link(fork), ` at ${fork.step}`]),
-      rows.moreForks ? `, and ${plural(rows.moreForks, "more fork")} that are not shown` : ""));
+function closeThread(message = null) {
+  app.row = null;
+  app.rows.clear(null);
+  app.rows.draw();
+  document.title = "backtrail";
+  $("checkpoint").hidden = true;
+  $("empty").hidden = false;
+  if (message) $("empty-text").textContent = message;
+  $("history-head").replaceChildren();
+  $("chart").replaceChildren();
+  $("switch").hidden = true;
+  $("turns").hidden = true;
+  if (!message) showPane("threads");
 }
 
-function showCheckpoint(row) {
-  current.row = row;
+// Steps or turns.
+function showList() {
+  const turns = app.place.list === "turns";
+  $("rows").hidden = turns;
+  $("turns").hidden = !turns;
+  $("as-turns").setAttribute("aria-pressed", String(turns));
+  $("as-steps").setAttribute("aria-pressed", String(!turns));
+  if (turns && app.turns.thread !== app.place.thread) attempt(() => app.turns.open(app.place.thread));
+}
+
+async function showPage(place) {
+  $("checkpoint").hidden = true;
   $("empty").hidden = true;
-  $("checkpoint").hidden = false;
-  drawHeader();
-  drawView();
+  $("page").hidden = false;
+  showPane("detail");
+  if (place.page === "health") await drawHealth($("page"));
+  else await drawSearch($("page"), place.search, app.threads.prefix);
 }
 
-// The tabs of a checkpoint; "Files" only if it has some.
-const views = () => VIEWS.filter(([id]) => id !== "files" || current.row?.files);
-
-function drawHeader() {
-  const row = current.row;
-  if (!views().some(([id]) => id === current.view)) current.view = "conversation";
-  const head = row.id === rows.head;
-  const action = (name, key, run, off = false) => h("button", {
-    type: "button", title: `${name} (${key})`, "aria-keyshortcuts": key, onclick: run,
-    disabled: off || (current.readOnly && name !== "Export"),
-  }, name);
-  $("facts").replaceChildren(
-    h("div", { class: "what" },
-      h("h2", {},
-        h("span", { class: "step" }, `Step ${row.step}`),
-        head ? h("span", { class: "badge" }, "head") : null,
-        row.on_trail ? null : h("span", { class: "badge old" }, "left behind"),
-        row.label ? h("span", { class: "label" }, row.label) : null,
-        row.tags.map((tag) => h("span", { class: "tag" }, tag))),
-      h("p", {}, h("code", { class: "id", title: "The checkpoint's id" }, row.id), " ", timeAgo(row.created_at),
-        ` · ${row.added || "no change"} · ${bytes(row.written)} written`)),
-    h("div", { class: "actions" }, action("Label", "l", label), action("Fork", "f", fork),
-      action("Rewind", "r", rewind, head), action("Export", "e", exportCheckpoint)));
-  $("tabs").replaceChildren(...views().map(([id, name], i) => h("button", {
-    type: "button", role: "tab", id: `tab-${id}`, "aria-selected": String(current.view === id), "aria-controls": "view",
-    tabindex: current.view === id ? 0 : -1, title: String(i + 1), onclick: () => chooseView(id),
-    onkeydown: (event) => {
-      const step = { ArrowRight: 1, ArrowLeft: -1 }[event.key];
-      if (!step) return;
-      chooseView(views().at((i + step) % views().length)[0]);
-      document.querySelector("[role=tab][aria-selected=true]").focus();
-    },
-  }, name)));
-  $("view").setAttribute("aria-labelledby", `tab-${current.view}`);
-}
+// -- a checkpoint -----------------------------------------------------------------------------------------------------
 
 function chooseView(view) {
-  current.view = view;
-  if (current.row) { drawHeader(); drawView(); }
+  return go({ view, message: null });
 }
 
 function drawView() {
-  current.drawing?.abort();
-  const drawing = (current.drawing = new AbortController());
+  app.drawing?.abort();
+  const drawing = (app.drawing = new AbortController());
+  const { signal } = drawing;
   const view = $("view");
+  $("empty").hidden = true;
+  $("checkpoint").hidden = false;
   const slow = setTimeout(() => view.classList.add("waiting"), 150);
-  const chooseBase = (base) => {
-    current.base = base;
-    drawView();
-  };
-  const drawn = {
-    conversation: () => drawConversation(view, current.thread, current.row, drawing.signal),
-    state: () => drawStateTree(view, current.thread, current.row, drawing.signal),
-    files: () => drawFileChanges(view, current.thread, current.row, drawing.signal),
-    changes: () => drawStateDiff(view, current.thread, current.row, drawing.signal, current.base, chooseBase),
-  }[current.view]();
-  drawn.catch((error) => {
+  drawInto(view, signal).catch((error) => {
     if (error.name !== "AbortError") view.replaceChildren(h("p", { class: "hint bad" }, error.message));
   }).finally(() => {
     clearTimeout(slow);
-    if (!drawing.signal.aborted) view.classList.remove("waiting");
+    if (!signal.aborted) view.classList.remove("waiting");
   });
+}
+
+async function drawInto(view, signal) {
+  const { place, row } = app;
+  const first = app.rows.kind === "run" && row.id === app.rows.head ? "run" : app.talks ? "conversation" : "state";
+  const wanted = place.view ?? first;
+  app.view = wanted;
+  drawTabs(app);
+  if (wanted !== "conversation") app.conversation.clear();
+  if (wanted === "conversation") {
+    const message = place.message === null ? null : Number(place.message);
+    if (await app.conversation.show(place.thread, row, signal, message)) return undefined;
+    const reason = row.damage ?? (row.added.startsWith("damaged") ? row.added : null);
+    app.talks = reason !== null; // a damaged step says nothing of the others
+    if (place.view === "conversation" || reason) {
+      view.replaceChildren(h("p", { class: "hint" }, reason ? `This step cannot be read: ${reason}.` : "This state holds no list of messages."));
+      return undefined;
+    }
+    app.view = "state";
+    drawTabs(app);
+  }
+  view.scrollTop = 0;
+  if (app.view === "run") return drawRun(view, app, signal);
+  if (app.view === "state") return drawStateTree(view, place.thread, row, signal, app);
+  if (app.view === "files") return drawFileChanges(view, place.thread, row, signal, app);
+  if (app.view === "compare") return drawComparison(view, app, signal);
+  return drawStateDiff(view, place.thread, row, signal, place.base, (base) => go({ base, view: "changes" }));
 }
 
 function showPane(name) {
@@ -133,125 +197,81 @@ function showPane(name) {
   $("back").hidden = name === "threads";
 }
 
-// Runs something; an error becomes a toast.
-async function attempt(run) {
-  try {
-    return await run();
-  } catch (error) {
-    toast(error.message, { bad: true });
-    return undefined;
-  }
-}
+// -- a live thread ----------------------------------------------------------------------------------------------------
 
-// -- changes ----------------------------------------------------------------------------------------------------------
-
+// After a change of our own: everything is asked for again, and what is shown stays.
 async function refresh() {
-  await rows.refresh();
-  drawHeading();
-  drawChart();
+  await app.rows.refresh();
+  app.rows.refreshForks();
+  drawHeading(app);
+  attempt(() => drawChart(app));
+  if (app.place.list === "turns") await app.turns.open(app.place.thread);
+  else app.turns.thread = null;
 }
 
-async function label() {
-  const given = await askLabel(current.row);
-  if (!given) return;
-  await attempt(async () => {
-    const tags = given.tags.split(/\s+/).filter(Boolean);
-    const name = given.label.trim() || null;
-    const saved = await post("/annotate", { thread: current.thread, at: current.row.id, label: name, tags });
-    current.row = { ...current.row, label: saved.label, tags: saved.tags };
-    await refresh();
-    drawHeader();
-    toast(saved.label ? `Step ${saved.step} is called ${saved.label}` : `Step ${saved.step} has no label`);
-  });
+// One refresh at a time; events that come meanwhile are answered by one more.
+let busy = false, again = false, charted = 0;
+async function follow() {
+  again = true;
+  if (busy) return;
+  busy = true;
+  while (again) {
+    again = false;
+    await attempt(followOnce);
+    await new Promise((done) => setTimeout(done, 300));
+  }
+  busy = false;
 }
 
-async function fork() {
-  const given = await askFork(current.row, current.thread);
-  if (!given) return;
-  await attempt(async () => {
-    const made = await post("/fork", { thread: current.thread, at: current.row.id, to: given.to.trim() || null });
-    toast(`Forked to ${made.thread.id}`);
-    await threads.load();
-    await open(made.thread.id);
-  });
+async function followOnce() {
+  const { thread } = app.place;
+  const head = app.rows.head;
+  const atHead = () => !app.place.at && app.row?.id === head;
+  const before = atHead();
+  const total = app.rows.total;
+  await app.rows.refresh();
+  if (app.place.thread !== thread || !app.row) return;
+  drawHeading(app);
+  if (performance.now() - charted > 5000) {
+    charted = performance.now();
+    attempt(() => drawChart(app));
+  }
+  if (app.place.list === "turns") await app.turns.refresh();
+  else app.turns.thread = null;
+  // The reader may have gone elsewhere meanwhile.
+  const following = before && atHead();
+  if (!following || app.rows.head === head) {
+    const row = app.rows.find(app.row.id);
+    if (row) app.row = row;
+    drawFacts(app);
+    const more = app.rows.total - total;
+    if (more > 0 && !following) showNewer(more);
+    return;
+  }
+  const row = app.rows.find(app.rows.head);
+  if (!row) return;
+  app.row = row;
+  app.rows.selectRow(row, { quiet: true });
+  drawFacts(app);
+  const moved = app.view === "conversation" && (await app.conversation.follow(row));
+  if (!moved) drawView();
 }
 
-async function rewind() {
-  if (current.row.id === rows.head) return;
-  const row = current.row;
-  await attempt(async () => {
-    const move = (body) => post("/rewind", { thread: current.thread, at: row.id, ...body });
-    const dryRun = (keep) => move({ files: true, keep_untracked: keep, dry_run: true });
-    let problem = null;
-    const withFiles = row.files ? await dryRun(false).catch((error) => void (problem = error.message)) : null;
-    const plan = withFiles ?? await move({ dry_run: true });
-    const given = await askRewind(row, plan, withFiles ? dryRun : null, problem);
-    if (!given) return;
-    const files = given.files === "on";
-    const done = await move({ files, keep_untracked: given.keep === "on" });
-    await refresh();
-    await rows.selectId(row.id);
-    toast(headAt(row, done), { action: { name: "Undo", run: () => undo(files) } });
-  });
+function showNewer(more) {
+  const node = $("newer");
+  const count = (node.hidden ? 0 : Number(node.dataset.count)) + more;
+  node.dataset.count = count;
+  node.textContent = `${count} new ↑`;
+  node.hidden = false;
 }
 
-async function undo(files = false) {
-  await attempt(async () => {
-    const done = await post("/undo", { thread: current.thread, files });
-    await refresh();
-    await rows.selectId(done.head.id);
-    toast(headAt(done.head, done));
-  });
+function onEvent(name, data) {
+  if (name === "hello") return app.threads.load();
+  app.threads.update(data.changed, data.gone);
+  const { thread } = app.place;
+  if (data.gone.includes(thread)) return toast(`${thread} was deleted`, { bad: true });
+  return data.changed.some((info) => info.id === thread) ? follow() : undefined;
 }
-
-// Where the head is now, and what became of the files.
-function headAt(row, { files_total: files, removed_total: removed, kept_total: kept }) {
-  const words = [`The head is at step ${row.step} now`];
-  if (files > removed) words.push(`${plural(files - removed, "file")} changed`);
-  if (removed) words.push(`${plural(removed, "file")} removed`);
-  if (kept) words.push(`${plural(kept, "file")} kept`);
-  return words.join(", ");
-}
-
-async function exportCheckpoint() {
-  const given = await askExport();
-  if (!given) return;
-  await attempt(async () => {
-    const data = await getText("/export", { thread: current.thread, at: current.row.id, form: given.form });
-    const ending = { json: "json", jsonl: "jsonl", markdown: "md" }[given.form];
-    const address = URL.createObjectURL(new Blob([data]));
-    const name = `${current.thread.replace(/[^\w.-]+/g, "-")}-${current.row.step}.${ending}`;
-    h("a", { href: address, download: name }).click();
-    setTimeout(() => URL.revokeObjectURL(address), 10000);
-  });
-}
-
-// -- keys, events, start ----------------------------------------------------------------------------------------------
-
-document.addEventListener("keydown", (event) => {
-  if (event.ctrlKey || event.metaKey || event.altKey || event.target.closest("input, textarea, dialog")) return;
-  const tab = views()[Number(event.key) - 1];
-  const canChange = !current.readOnly && current.row;
-  const keys = {
-    j: () => rows.move(1), k: () => rows.move(-1), g: () => rows.select(0), G: () => rows.select(rows.total - 1),
-    "/": () => { showPane("threads"); $("search").focus(); $("search").select(); }, "?": showKeys,
-    l: () => canChange && label(), f: () => canChange && fork(), r: () => canChange && rewind(),
-    u: () => canChange && undo(), e: () => current.row && exportCheckpoint(),
-  };
-  const run = tab ? () => chooseView(tab[0]) : Object.hasOwn(keys, event.key) ? keys[event.key] : null;
-  if (!run) return;
-  event.preventDefault();
-  run();
-});
-
-$("keys").addEventListener("click", showKeys);
-$("back").addEventListener("click", () => showPane(document.body.dataset.pane === "detail" ? "history" : "threads"));
-$("rows").addEventListener("click", (event) => { if (event.target.closest(".row")) showPane("detail"); });
-$("rows").addEventListener("keydown", (event) => {
-  if (event.key !== "Enter") return;
-  showPane("detail");
-  $("view").focus();
-});
 
 function showConnection(state) {
   $("live").dataset.state = state;
@@ -261,21 +281,25 @@ function showConnection(state) {
   $("empty-text").textContent = hint;
 }
 
-async function onEvent(name, data) {
-  if (name === "hello") return threads.load();
-  threads.update(data.changed, data.gone);
-  if (data.gone.includes(current.thread)) return toast(`${current.thread} was deleted`, { bad: true });
-  if (!data.changed.some((info) => info.id === current.thread)) return undefined;
-  const following = rows.following;
-  return attempt(async () => {
-    await refresh();
-    if (following && !rows.following) await rows.select(await rows.indexOf(rows.head));
-    else if (current.row) { current.row = rows.row(rows.index) ?? current.row; drawHeader(); }
-  });
-}
+// -- start ------------------------------------------------------------------------------------------------------------
+
+bindKeys(app);
+$("newer").addEventListener("click", () => go({ at: null, message: null }));
+$("as-steps").addEventListener("click", () => go({ list: null }));
+$("as-turns").addEventListener("click", () => go({ list: "turns" }));
+$("back").addEventListener("click", () => showPane(document.body.dataset.pane === "detail" ? "history" : "threads"));
+$("rows").addEventListener("click", (event) => { if (event.target.closest(".row")) showPane("detail"); });
+window.addEventListener("popstate", () => show(readAddress()));
 
 get("/store").then((store) => {
-  current.readOnly = store.read_only;
+  app.readOnly = store.read_only;
   $("store").textContent = store.name + (store.read_only ? " · read-only" : "");
+  if (app.row) drawFacts(app);
 }).catch(() => showConnection("refused"));
+app.threads.start(app.place);
+if (app.place.thread || app.place.page || app.place.search) {
+  const place = app.place;
+  app.place = readAddress("#");
+  show(place);
+}
 listen((name, data) => attempt(() => onEvent(name, data)), showConnection);

@@ -1,14 +1,17 @@
-// The history as a list of checkpoints with the graph beside it. Only visible rows are in the page, and only their
-// pages are fetched, so ten thousand checkpoints scroll like ten.
+// The history as a list of checkpoints with the graph beside it. Only visible rows are in the page, and only their pages
+// are fetched, so ten thousand checkpoints scroll like ten. Rows are counted from the oldest: a new checkpoint comes on
+// top and changes the place of no other.
 
+import { fragmentOf } from "./address.js";
 import { get } from "./api.js";
-import { $, h, svg } from "./dom.js";
+import { $, attempt, h, svg } from "./dom.js";
 import { age, bytes } from "./format.js";
 
 const ROW_HEIGHT = 54;
 const LANE_WIDTH = 14;
 const PAGE_SIZE = 60;
 const MAX_LANES = 8;
+const KEPT = 2000; // rows in memory
 const RELATION = { child: "forked to", parent: "forked from", sibling: "shares its past with" };
 
 const forkMark = () => svg("svg", { width: 10, height: 11, viewBox: "0 0 10 11", "aria-hidden": "true" },
@@ -16,6 +19,11 @@ const forkMark = () => svg("svg", { width: 10, height: 11, viewBox: "0 0 10 11",
     d: "M2 1v3.500a2 2 0 0 0 2 2h2a2 2 0 0 0 2-2V1M5 6.500V10",
     fill: "none", stroke: "currentColor", "stroke-width": 1.5, "stroke-linecap": "round",
   }));
+
+export const forkLink = (fork) => h("a", {
+  class: "fork", href: fragmentOf({ thread: fork.thread_id, at: fork.at }), title: `${RELATION[fork.relation]} ${fork.thread_id}`,
+  onclick: (event) => event.stopPropagation(),
+}, forkMark(), fork.thread_id);
 
 export class CheckpointList {
   constructor(onSelect) {
@@ -31,115 +39,192 @@ export class CheckpointList {
 
   clear(thread) {
     this.thread = thread;
+    this.layout = null;
     this.total = 0;
     this.lanes = 1;
-    this.pages = new Map();
-    this.index = -1;
-    this.selected = null;
+    this.rows = new Map(); // place -> row; the oldest is 0
+    this.places = new Map(); // id -> place
+    this.asked = new Map(); // pages that are on their way
+    this.selected = null; // an id
+    this.head = null;
+    this.kind = null;
     this.forks = new Map();
     this.moreForks = 0;
-    this.base = null;
   }
 
-  async open(thread) {
+  // Opens a thread at a checkpoint, or at its head; returns the row.
+  async open(thread, at = null) {
     this.clear(thread);
     this.box.scrollTop = 0;
-    await this.refresh();
+    const pages = [get("/history", { thread, limit: PAGE_SIZE })];
+    if (at) pages.push(get("/history", { thread, limit: PAGE_SIZE, at }));
+    const [first, second] = await Promise.all(pages);
+    if (thread !== this.thread) return null;
+    this.take(first);
+    if (second) this.take(second);
+    this.refreshForks();
+    return second ? second.rows[second.index - second.start] ?? null : this.find(this.head);
   }
 
-  // Fetches the newest page again; other pages follow when they become visible.
-  async refresh() {
-    const thread = this.thread;
-    const [page, { forks, more_forks: moreForks }] = await Promise.all([
-      get("/history", { thread, limit: PAGE_SIZE }),
-      get("/thread", { thread }),
-    ]);
-    if (thread !== this.thread) return null;
-    this.moreForks = moreForks;
-    this.forks = new Map();
-    for (const fork of forks) this.forks.set(fork.at, [...(this.forks.get(fork.at) ?? []), fork]);
+  // Takes in a page. If more happened than saves at the head, all others are forgotten.
+  take(page) {
     const grown = page.total - this.total;
+    if (page.layout !== this.layout) {
+      this.rows.clear();
+      this.places.clear();
+      this.asked.clear();
+    }
     if (this.box.scrollTop > 0 && grown > 0 && this.total) this.box.scrollTop += grown * ROW_HEIGHT;
+    this.layout = page.layout;
     this.total = page.total;
     this.lanes = Math.min(page.lanes, MAX_LANES);
     this.head = page.thread.head;
-    this.pages = new Map([[0, page.rows]]);
-    this.index = page.rows.findIndex((row) => row.id === this.selected);
-    if (this.index < 0 && this.selected) this.index = await this.indexOf(this.selected);
+    this.kind = page.thread.kind;
+    page.rows.forEach((row, i) => this.put(page.total - 1 - page.start - i, row));
+    this.evict();
     this.draw();
-    return page;
   }
 
-  row(i) { return this.pages.get(Math.floor(i / PAGE_SIZE))?.[i % PAGE_SIZE]; }
+  put(place, row) {
+    this.rows.set(place, row);
+    this.places.set(row.id, place);
+  }
 
-  async fetchRow(i) {
-    const number = Math.floor(i / PAGE_SIZE);
-    if (!this.pages.has(number)) {
-      this.pages.set(number, undefined);
-      const thread = this.thread;
-      const page = await get("/history", { thread, start: number * PAGE_SIZE, limit: PAGE_SIZE });
-      if (thread !== this.thread) return undefined;
-      this.pages.set(number, page.rows);
-      this.draw();
+  evict() {
+    if (this.rows.size <= KEPT) return;
+    const [first, last] = this.visible();
+    for (const [place, row] of this.rows) {
+      const near = place > this.total - last - 200 && place < this.total - first + 200;
+      if (near || row.id === this.selected || row.id === this.head) continue;
+      this.rows.delete(place);
+      this.places.delete(row.id);
     }
-    return this.row(i);
   }
 
-  async indexOf(id) {
-    for (let i = 0; i < this.total; i += PAGE_SIZE) {
-      await this.fetchRow(i);
-      const at = this.pages.get(i / PAGE_SIZE)?.findIndex((row) => row.id === id) ?? -1;
-      if (at >= 0) return i + at;
+  // Asks for what came since; one request, however long the history.
+  async refresh() {
+    const thread = this.thread;
+    const page = await get("/history", { thread, limit: PAGE_SIZE });
+    if (thread !== this.thread) return;
+    const changed = page.layout !== this.layout;
+    this.take(page);
+    if (!changed) return;
+    this.refreshForks();
+    if (this.selected && !this.places.has(this.selected)) await this.fetchId(this.selected);
+  }
+
+  async refreshForks() {
+    const thread = this.thread;
+    const { forks, more_forks: moreForks } = await get("/thread", { thread });
+    if (thread !== this.thread) return;
+    this.moreForks = moreForks;
+    this.forks = new Map();
+    for (const fork of forks) this.forks.set(fork.at, [...(this.forks.get(fork.at) ?? []), fork]);
+    this.onForks?.();
+    this.draw();
+  }
+
+  find(id) { return this.rows.get(this.places.get(id)); }
+
+  async fetchId(id) {
+    const thread = this.thread;
+    const page = await get("/history", { thread, at: id, limit: PAGE_SIZE });
+    if (thread !== this.thread) return undefined;
+    this.take(page);
+    return page.index === null ? undefined : page.rows[page.index - page.start];
+  }
+
+  // Fetches the page of a place, once. The thread may grow meanwhile: then its rows are further down than they were.
+  fetchPlace(place) {
+    const page = Math.floor(place / PAGE_SIZE);
+    if (!this.asked.has(page)) this.asked.set(page, this.fetchPage(page).finally(() => this.asked.delete(page)));
+    return this.asked.get(page);
+  }
+
+  async fetchPage(page) {
+    const { thread } = this;
+    const limit = Math.min(PAGE_SIZE, this.total - page * PAGE_SIZE);
+    for (let tries = 0; tries < 5; tries++) {
+      const start = Math.max(0, this.total - page * PAGE_SIZE - limit);
+      const found = await get("/history", { thread, start, limit: limit + PAGE_SIZE * (tries + 1) });
+      if (thread !== this.thread) return;
+      this.take(found);
+      if (this.rows.has(page * PAGE_SIZE)) return;
     }
-    return -1;
   }
 
-  async select(i, { quiet = false } = {}) {
-    if (i < 0 || i >= this.total) return;
-    const row = this.row(i) ?? await this.fetchRow(i);
-    if (!row) return;
-    this.index = i;
+  // Selects a checkpoint by id, which need not be loaded.
+  async selectId(id, how = {}) {
+    const row = this.find(id) ?? await this.fetchId(id);
+    if (row) this.selectRow(row, how);
+    return row;
+  }
+
+  selectRow(row, how = {}) {
     this.selected = row.id;
-    this.scrollTo(i);
+    this.scrollTo(this.places.get(row.id));
     this.draw();
-    if (!quiet) this.onSelect(row);
+    if (!how.quiet) this.onSelect(row, how);
   }
 
-  async selectId(id) {
-    const i = await this.indexOf(id);
-    if (i >= 0) await this.select(i);
+  async selectPlace(place, how) {
+    if (!this.rows.has(place)) await this.fetchPlace(place);
+    const row = this.rows.get(place);
+    if (row) this.selectRow(row, how);
   }
 
-  move(step) { return this.select(Math.max(0, Math.min(this.total - 1, this.index + step))); }
+  get place() { return this.places.get(this.selected); }
+
+  // Down is older.
+  move(step) {
+    if (!this.total) return undefined;
+    const place = this.place ?? this.total - 1;
+    return attempt(() => this.selectPlace(Math.max(0, Math.min(this.total - 1, place - step)), { replace: true }));
+  }
+
+  newest() { return attempt(() => this.selectPlace(this.total - 1, { replace: true })); }
+
+  oldest() { return attempt(() => this.selectPlace(0, { replace: true })); }
 
   get following() { return this.selected !== null && this.selected === this.head; }
 
-  scrollTo(i) {
-    const top = i * ROW_HEIGHT;
+  scrollTo(place) {
+    if (place === undefined) return;
+    const top = (this.total - 1 - place) * ROW_HEIGHT;
     const lowest = top + ROW_HEIGHT - this.box.clientHeight;
+    this.sheet.style.height = `${this.total * ROW_HEIGHT}px`;
     if (top < this.box.scrollTop) this.box.scrollTop = top;
     else if (lowest > this.box.scrollTop) this.box.scrollTop = lowest;
   }
 
   onKey(event) {
-    const jumps = { ArrowDown: 1, ArrowUp: -1, PageDown: 10, PageUp: -10, Home: -this.total, End: this.total };
-    if (!(event.key in jumps) || event.ctrlKey || event.metaKey) return;
+    if (event.ctrlKey || event.metaKey || event.target !== this.box) return;
+    const steps = { ArrowDown: 1, ArrowUp: -1, PageDown: 10, PageUp: -10 };
+    if (event.key in steps) this.move(steps[event.key]);
+    else if (event.key === "Home") this.newest();
+    else if (event.key === "End") this.oldest();
+    else return;
     event.preventDefault();
-    this.move(jumps[event.key]);
+  }
+
+  visible() {
+    const first = Math.max(0, Math.floor(this.box.scrollTop / ROW_HEIGHT) - 6);
+    return [first, Math.min(this.total, Math.ceil((this.box.scrollTop + this.box.clientHeight) / ROW_HEIGHT) + 6)];
   }
 
   draw() {
     this.sheet.style.height = `${this.total * ROW_HEIGHT}px`;
-    const first = Math.max(0, Math.floor(this.box.scrollTop / ROW_HEIGHT) - 6);
-    const last = Math.min(this.total, Math.ceil((this.box.scrollTop + this.box.clientHeight) / ROW_HEIGHT) + 6);
+    this.box.setAttribute("aria-rowcount", this.total);
+    const [first, last] = this.visible();
     const nodes = [];
     for (let i = first; i < last; i++) {
-      const row = this.row(i);
-      if (!row) this.fetchRow(i);
+      const row = this.rows.get(this.total - 1 - i);
+      if (!row) attempt(() => this.fetchPlace(this.total - 1 - i));
       nodes.push(row ? this.node(row, i) : this.blank(i));
     }
     this.sheet.replaceChildren(...nodes);
-    if (this.index >= first && this.index < last) this.box.setAttribute("aria-activedescendant", `row-${this.index}`);
+    const at = this.place === undefined ? -1 : this.total - 1 - this.place;
+    if (at >= first && at < last) this.box.setAttribute("aria-activedescendant", `row-${this.place}`);
     else this.box.removeAttribute("aria-activedescendant");
   }
 
@@ -152,34 +237,32 @@ export class CheckpointList {
   node(row, i) {
     const head = row.id === this.head;
     const inherited = row.thread_id !== this.thread;
-    const classes = [
-      "row", head && "is-head", !row.on_trail && "left", inherited && "inherited", this.base === row.id && "base",
-    ];
-    const forkTag = (fork) =>
-      h("span", { class: "fork", title: `${RELATION[fork.relation]} ${fork.thread_id}` }, forkMark(), fork.thread_id);
+    const classes = ["row", head && "is-head", !row.on_trail && "left", inherited && "inherited"];
     const title = h("span", { class: "title" },
-      h("b", { class: "step" }, String(row.step)),
+      h("b", { class: "step" }, h("span", { class: "unseen" }, "Step "), String(row.step)),
+      head ? h("span", { class: "unseen" }, "the head") : null,
+      row.on_trail ? null : h("span", { class: "unseen" }, "left behind"),
+      row.failed ? h("span", { class: "failure", title: "a tool failed" }, "failed") : null,
       row.label ? h("span", { class: "label" }, row.label) : null,
       row.damage ? h("span", { class: "damaged", title: row.damage }, "damaged") : null,
       row.tags.map((tag) => h("span", { class: "tag" }, tag)),
-      (this.forks.get(row.id) ?? []).map(forkTag),
+      (this.forks.get(row.id) ?? []).slice(0, 4).map((fork) => {
+        const link = forkLink(fork);
+        link.tabIndex = -1;
+        return link;
+      }),
       row.files ? h("span", { class: "tag", title: "with a snapshot of files" }, "files") : null);
     const summary = row.added || "no change";
-    const role = row.role ? h("span", { class: `role ${row.role}` }, row.role) : null;
-    const ariaLabel = [
-      `Step ${row.step}`, head ? "the head" : "", row.on_trail ? "" : "left behind",
-      row.label ?? "", row.added, row.preview,
-    ];
+    const role = row.role && row.role !== "message" ? h("span", { class: `role ${row.role}` }, row.role) : null;
     const side = h("span", { class: "side" },
       h("span", { class: "wrote", title: `${summary}, ${bytes(row.written)} written` }, bytes(row.written)),
       h("time", { datetime: row.created_at, title: new Date(row.created_at).toLocaleString() }, age(row.created_at)));
     const node = h("div", {
-      class: classes.filter(Boolean).join(" "), role: "option", id: `row-${i}`,
-      "aria-selected": i === this.index ? "true" : "false", "aria-setsize": this.total, "aria-posinset": i + 1,
-      "aria-label": ariaLabel.filter(Boolean).join(", "),
-      onclick: () => { this.box.focus({ preventScroll: true }); this.select(i); },
-    }, this.graph(row, head), h("div", { class: "text" }, title, side,
-      h("span", { class: "preview" }, row.preview ? [role, row.preview] : summary)));
+      class: classes.filter(Boolean).join(" "), role: "row", id: `row-${this.total - 1 - i}`,
+      "aria-selected": row.id === this.selected ? "true" : "false", "aria-rowindex": i + 1,
+      onclick: () => { this.box.focus({ preventScroll: true }); this.selectRow(row); },
+    }, this.graph(row, head), h("div", { class: "text", role: "gridcell" },
+      title, side, h("span", { class: "preview", dir: "auto" }, row.preview ? [role, row.preview] : summary)));
     node.style.top = `${i * ROW_HEIGHT}px`;
     return node;
   }

@@ -1,6 +1,6 @@
 // The dialogs. Every one is a native <dialog>: focus stays inside, Escape closes it.
 
-import { h } from "./dom.js";
+import { copy, h } from "./dom.js";
 import { plural } from "./format.js";
 
 // Shows a dialog; resolves to the values of its fields, or null if it was cancelled.
@@ -18,7 +18,8 @@ function ask(title, fields, verb, { danger = false, cancel = true } = {}) {
     });
     document.body.append(dialog);
     dialog.showModal();
-    form.querySelector("input")?.select();
+    (form.querySelector("input:not([type=radio], [type=checkbox]), textarea") ?? form.querySelector("button")).focus();
+    form.querySelector("input:not([type=radio], [type=checkbox])")?.select();
   });
 }
 
@@ -31,6 +32,7 @@ const field = (name, label, value, hint) =>
 export const askLabel = (row) => ask(`Label step ${row.step}`, [
   field("label", "Label", row.label ?? "", "A name for the checkpoint, everywhere. Empty: no label."),
   field("tags", "Tags", row.tags.join(" "), "Words, with spaces between them."),
+  field("note", "Note", typeof row.custom.note === "string" ? row.custom.note : "", "Kept as the custom field “note”."),
 ], "Save");
 
 export const askFork = (row, thread) => ask(`Fork at step ${row.step}`, [
@@ -87,27 +89,106 @@ const fileItem = (file) => h("li", {},
 
 const keptItem = (file) => h("li", {}, h("code", {}, file.path), h("small", {}, ` ${file.reason}`));
 
+// What an undo or a redo does: the head goes from one step to another, and with it the files, if they were restored.
+export function askMove(verb, head, plan) {
+  const name = verb === "undo" ? "Undo" : "Redo";
+  const to = plan.head;
+  const from = head ? `from step ${head.step} ` : "";
+  return ask(`${name}: the head goes ${from}to step ${to.step}`, [
+    h("p", {}, verb === "undo" ? "The last move of the head, a save or a rewind, is taken back. " : "What the last undo took back is done again. ",
+      "Nothing is deleted", verb === "undo" ? ", and redo goes forward again." : "."),
+    to.label ? h("p", {}, "It is called ", h("span", { class: "label" }, to.label)) : null,
+    plan.files_total || plan.kept_total ? h("div", {}, restoreItems(plan)) : null,
+  ], name, { danger: verb === "undo" });
+}
+
+export const askDelete = (row, thread) => ask("Delete", [
+  h("p", {}, "What is deleted does not come back."),
+  h("fieldset", {}, h("legend", {}, "Delete"),
+    h("label", { class: "radio" }, h("input", { type: "radio", name: "what", value: "step", checked: true }),
+      `Step ${row.step} only: later steps and forks stay`),
+    h("label", { class: "radio" }, h("input", { type: "radio", name: "what", value: "thread" }),
+      `The whole thread ${thread}: forks stay`)),
+], "Delete", { danger: true });
+
+export const askCompare = (row, thread, forks) => ask(`Compare step ${row.step} of ${thread}`, [
+  field("with", "With the thread", thread, "This thread, or another: forks are compared from where they parted."),
+  h("datalist", { id: "forks" }, forks.map((fork) => h("option", { value: fork.thread_id }))),
+  field("base", "At", "", "A step, @, @~2, a label or an id. Empty: its head."),
+], "Compare");
+
+// A value as JSON. It is checked before the dialog closes.
+export function askEdit(title, value) {
+  const text = h("textarea", { name: "value", rows: 14, spellcheck: "false", "aria-label": "The value, as JSON" });
+  text.value = JSON.stringify(value, null, 2);
+  text.addEventListener("input", () => {
+    try {
+      JSON.parse(text.value);
+      text.setCustomValidity("");
+    } catch (error) {
+      text.setCustomValidity(`This is not JSON: ${error.message}`);
+    }
+  });
+  return ask(title, [
+    h("p", {}, "Saved as a fork: the thread stays as it is."), text,
+    field("to", "Name of the fork", "", "Empty: a generated name."),
+  ], "Save as a fork");
+}
+
+// How to go on from a checkpoint, for a program, a shell and any other language.
+export function showResume(thread, row) {
+  const quoted = JSON.stringify(thread);
+  const shell = `'${thread.replaceAll("'", "'\\''")}'`;
+  const url = `${location.origin}/api/v1/fork`;
+  const body = JSON.stringify({ thread, at: row.id }).replaceAll("'", "'\\''");
+  const snippets = [
+    ["Python", `import backtrail\n\nstore = backtrail.open("…")\nthread = store.thread(${quoted}).fork(at=${JSON.stringify(row.id)})\nstate = thread.load()`],
+    ["Command line", `backtrail fork ${shell} ${row.id}`],
+    ["curl", `curl -s -H "Authorization: Bearer $BACKTRAIL_UI_TOKEN" -H 'Content-Type: application/json' \\\n  -d '${body}' ${url}`],
+  ];
+  return ask(`Go on from step ${row.step}`, snippets.map(([name, text]) => h("section", { class: "snippet" },
+    h("h3", {}, name, h("button", { type: "button", class: "act", onclick: () => copy(text, `the ${name} lines`) }, "Copy")),
+    h("pre", { tabindex: "0" }, text))), "Close", { cancel: false });
+}
+
 const EXPORT_FORMATS = [
   ["markdown", "The conversation to read, as Markdown"],
+  ["html", "The conversation as a page of its own, which opens offline"],
   ["jsonl", "The messages, one JSON line each"],
   ["json", "The whole state, as JSON"],
 ];
+const LEFT_OUT = [
+  ["thinking", "the model's thinking"], ["arguments", "arguments of tools"], ["results", "results of tools"],
+  ["system", "system messages"], ["images", "images"], ["facts", "models, tokens and times"],
+];
 
-export const askExport = () => ask("Export this checkpoint", [
-  h("fieldset", {}, EXPORT_FORMATS.map(([value, label], i) => h("label", { class: "radio" },
-    h("input", { type: "radio", name: "form", value, checked: i === 0 }), label))),
-], "Export");
+export function askExport() {
+  const leave = h("fieldset", { class: "leave", hidden: true }, h("legend", {}, "Leave out"),
+    LEFT_OUT.map(([name, label]) => h("label", { class: "radio" }, h("input", { type: "checkbox", name }), label)));
+  const choose = (event) => { leave.hidden = event.target.value !== "html"; };
+  return ask("Export this checkpoint", [
+    h("fieldset", { onchange: choose }, h("legend", { class: "unseen" }, "As"), EXPORT_FORMATS.map(([value, label], i) => h("label", { class: "radio" },
+      h("input", { type: "radio", name: "form", value, checked: i === 0 }), label))), leave,
+  ], "Export");
+}
 
 const KEYS = [
   ["j  k", "next, previous checkpoint"],
   ["/", "search threads"],
   ["g  G", "newest, oldest checkpoint"],
+  ["s", "find in this thread"],
+  ["n  N", "next, previous match"],
+  ["x", "next failed tool"],
+  ["t", "steps or turns"],
   ["1  2  3  4", "conversation, state, changes, files"],
-  ["l", "label and tags"],
+  ["l", "label, tags and note"],
   ["f", "fork"],
   ["r", "rewind"],
-  ["u", "undo"],
+  ["u  U", "undo, redo"],
+  ["c", "compare"],
+  ["p", "go on from here: Python, command line, curl"],
   ["e", "export"],
+  ["y", "copy a link to this step"],
   ["?", "this help"],
 ];
 

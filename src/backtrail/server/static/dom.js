@@ -13,7 +13,7 @@ function fill(node, props, children) {
     else if (value === true) node.setAttribute(name, "");
     else node.setAttribute(name, value);
   }
-  node.append(...children.flat(3).filter((child) => child !== null && child !== undefined && child !== false));
+  node.append(...children.flat(Infinity).filter((child) => child !== null && child !== undefined && child !== false));
   return node;
 }
 
@@ -38,4 +38,30 @@ export function toast(message, { bad = false, action = null } = {}) {
   if (action) node.append(h("button", { type: "button", onclick: act }, action.name));
   $("toasts").append(node);
   setTimeout(() => node.remove(), bad ? 9000 : 6000);
+}
+
+export async function copy(text, what) {
+  try {
+    await navigator.clipboard.writeText(text);
+    toast(`Copied ${what}`);
+  } catch {
+    toast(`This browser does not let a page copy: ${text.slice(0, 400)}`, { bad: true });
+  }
+}
+
+// Runs something; an error becomes a toast.
+export async function attempt(run) {
+  try {
+    return await run();
+  } catch (error) {
+    if (error.name !== "AbortError") toast(error.message, { bad: true });
+    return undefined;
+  }
+}
+
+// Saves text or a blob as a file.
+export function download(content, name) {
+  const address = URL.createObjectURL(content instanceof Blob ? content : new Blob([content]));
+  h("a", { href: address, download: name }).click();
+  setTimeout(() => URL.revokeObjectURL(address), 10000);
 }

@@ -16,4 +16,17 @@ export function age(iso) {
   return seconds < 5 ? "now" : `${Math.floor(seconds)}s`;
 }
 
-export const plural = (count, word) => `${count.toLocaleString()} ${word}${count === 1 ? "" : "s"}`;
+export const plural = (count, word, words = `${word}s`) => `${count.toLocaleString()} ${count === 1 ? word : words}`;
+
+export function duration(seconds) {
+  if (seconds === null || seconds === undefined) return "";
+  if (seconds < 0.9995) return `${Math.round(seconds * 1000)} ms`;
+  if (seconds < 59.95) return `${seconds.toFixed(1)} s`;
+  if (seconds < 3600) return `${Math.floor(seconds / 60)} min ${Math.round(seconds % 60)} s`;
+  return `${Math.floor(seconds / 3600)} h ${Math.round((seconds % 3600) / 60)} min`;
+}
+
+export function count(number) {
+  if (number < 10000) return number.toLocaleString();
+  return number < 1e6 ? `${(number / 1e3).toFixed(1)}k` : `${(number / 1e6).toFixed(2)}M`;
+}

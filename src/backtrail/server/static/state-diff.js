@@ -3,6 +3,7 @@
 import { get } from "./api.js";
 import { h } from "./dom.js";
 import { bytes, plural } from "./format.js";
+import { lineDiff } from "./code.js";
 import { leaf } from "./state-tree.js";
 
 const SIGN = { added: "+", removed: "−", changed: "~" };
@@ -36,13 +37,15 @@ export async function drawStateDiff(view, thread, row, signal, base, onBase) {
   const grown = found.b.size - found.a.size;
   const counts = `${plural(found.total, "change")}, ${grown < 0 ? "−" : "+"}${bytes(Math.abs(grown))}`;
   const summary = h("p", { class: "hint" }, `Step ${found.a.step} → step ${found.b.step}: ${counts}.`);
-  const items = found.changes.map((change) => h("li", { class: `change ${change.kind}` },
-    h("header", {}, h("b", { "aria-label": change.kind }, SIGN[change.kind]), h("code", {}, change.path)),
-    changeBody(change)));
+  const items = changeItems(found.changes);
   const more = found.total - found.changes.length;
   if (more > 0) items.push(h("li", { class: "dim" }, `… ${more} more changes; \`backtrail diff\` shows all`));
   view.replaceChildren(form, summary, h("ul", { class: "changes" }, items));
 }
+
+export const changeItems = (changes) => changes.map((change) => h("li", { class: `change ${change.kind}` },
+  h("header", {}, h("b", { role: "img", "aria-label": change.kind }, SIGN[change.kind]), h("code", {}, change.path)),
+  changeBody(change)));
 
 function changeBody(change) {
   const texts = typeof change.old === "string" && typeof change.new === "string";
@@ -68,30 +71,4 @@ function messageText(message) {
     return calls.map((call) => `${call.name}(${given(call)})`).join("\n");
   }
   return JSON.stringify(message.tool_calls ?? message.content ?? message, null, 1);
-}
-
-// A line diff by the longest common subsequence; two very long texts are shown one after the other.
-function lineDiff(old, fresh) {
-  const a = old.split("\n"), b = fresh.split("\n");
-  if (a.length * b.length > 400000) return [h("pre", { class: "old" }, old), h("pre", { class: "new" }, fresh)];
-  const table = Array.from({ length: a.length + 1 }, () => new Uint16Array(b.length + 1));
-  for (let i = a.length - 1; i >= 0; i--) {
-    for (let j = b.length - 1; j >= 0; j--) {
-      table[i][j] = a[i] === b[j] ? table[i + 1][j + 1] + 1 : Math.max(table[i + 1][j], table[i][j + 1]);
-    }
-  }
-  const out = [];
-  let i = 0, j = 0;
-  while (i < a.length || j < b.length) {
-    if (i < a.length && j < b.length && a[i] === b[j]) {
-      out.push(h("span", {}, `  ${a[i]}\n`));
-      i++;
-      j++;
-    } else if (j < b.length && (i === a.length || table[i][j + 1] > table[i + 1][j])) {
-      out.push(h("ins", {}, `+ ${b[j++]}\n`));
-    } else {
-      out.push(h("del", {}, `− ${a[i++]}\n`));
-    }
-  }
-  return h("pre", { class: "lines" }, out);
 }

@@ -51,7 +51,7 @@ if ttl > 0 or known[3] then
     call('HDEL', tops, 'expires')
   end
   for _, what in ipairs({
-    'heads:', 'branches:', 'tops:', 'steps:', 'payloads:', 'marks:', 'ids:', 'late:', 'blobs:', 'blob-ids:',
+    'heads:', 'forks:', 'branches:', 'tops:', 'steps:', 'payloads:', 'marks:', 'ids:', 'late:', 'blobs:', 'blob-ids:',
   }) do
     if ttl > 0 then
       call('PEXPIREAT', base .. what .. lineage, due)

@@ -29,7 +29,7 @@ local row_first, row_last, row_width = list(4)
 local mark_first, mark_last, mark_width = list(4)
 local blob_first, blob_last, blob_width = list(2)
 
-local heads, branches, tops = own('heads'), own('branches'), own('tops')
+local heads, forks, branches, tops = own('heads'), own('forks'), own('branches'), own('tops')
 local steps, payloads, marks, ids, late = own('steps'), own('payloads'), own('marks'), own('ids'), own('late')
 local blobs, blob_ids = own('blobs'), own('blob-ids')
 local pointers = base .. 'pointers'
@@ -172,6 +172,7 @@ for i = swap_first, swap_last, swap_width do
     if not was then
       if thread ~= lineage then
         redis.call('HSET', pointers, thread, shard .. ':' .. ARGV[i + 5] .. ':' .. lineage)
+        redis.call('ZADD', forks, 0, thread)
       elseif ARGV[i + 4] == '1' then
         redis.call('HDEL', pointers, thread)
       end
@@ -179,7 +180,10 @@ for i = swap_first, swap_last, swap_width do
   elseif was then
     redis.call('HDEL', heads, thread)
     -- if another shard is the thread's home, the pointer there is kept
-    if thread ~= lineage then redis.call('HDEL', pointers, thread) end
+    if thread ~= lineage then
+      redis.call('HDEL', pointers, thread)
+      redis.call('ZREM', forks, thread)
+    end
   end
 end
 
@@ -192,7 +196,7 @@ if redis.call('EXISTS', heads, branches, blobs) == 0 then
   redis.call('DEL', tops, late)
 else
   redis.call('ZADD', base .. 'lineages', 0, lineage)
-  local all = {heads, branches, tops, steps, payloads, marks, ids, late, blobs, blob_ids}
+  local all = {heads, forks, branches, tops, steps, payloads, marks, ids, late, blobs, blob_ids}
   if ttl > 0 then
     -- one instant for all keys of the lineage: they expire together
     local now = redis.call('TIME')

@@ -78,6 +78,9 @@ CREATE TABLE heads (
 CREATE INDEX heads_of_forks ON heads (lineage) WHERE lineage <> thread;
 CREATE INDEX heads_by_kind ON heads (kind);
 CREATE INDEX heads_by_age ON heads (kind, listed);
+-- The same order within each namespace: a name in one begins with the last code point of Unicode, and char(31) ends it.
+CREATE INDEX heads_in_namespace ON heads (substr(thread, 1, instr(thread, char(31)) - 1), kind, listed)
+WHERE thread >= char(1114111);
 
 CREATE TABLE blobs (
     n INTEGER PRIMARY KEY,

@@ -1,0 +1,107 @@
+"""Figures for whoever runs the store: what it holds, how it grew, its mirror, and the last errors, as JSON for the page
+and in the text format of Prometheus for a monitor."""
+
+from __future__ import annotations
+
+import logging
+import re
+import threading
+import time
+from collections import deque
+from datetime import UTC, datetime
+from typing import Any
+
+import msgspec
+
+from backtrail import BacktrailError, InvalidInput, Store, __version__
+from backtrail.server import responses
+
+_KEPT_ERRORS = 50
+_KEPT_SIZES = 24 * 60
+_SIZE_SECONDS = 60.0  # between two figures of the growth
+_PLAIN = re.compile(r"[^a-z0-9_]")
+
+
+class LastErrors(logging.Handler):
+    """Keeps the last warnings and errors of backtrail's own loggers."""
+
+    def __init__(self) -> None:
+        super().__init__(logging.WARNING)
+        self.kept: deque[responses.LoggedErrorJson] = deque(maxlen=_KEPT_ERRORS)
+
+    def emit(self, record: logging.LogRecord) -> None:
+        at = datetime.fromtimestamp(record.created, UTC).isoformat()
+        self.kept.appendleft({"at": at, "level": record.levelname.lower(), "message": record.getMessage()[:2000]})
+
+
+class Health:
+    """Reads the figures of one store."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._lock = threading.Lock()
+        self._sizes: deque[tuple[float, int]] = deque(maxlen=_KEPT_SIZES)
+        self.errors = LastErrors()
+        logging.getLogger("backtrail").addHandler(self.errors)
+
+    def report(self, survey: bool = False) -> responses.HealthResponse:
+        """What the page shows. `survey`: also how much could be freed, for which all of the store is read."""
+        began = time.perf_counter()
+        problem: str | None = None
+        stats: dict[str, Any] = {}
+        mirror: dict[str, Any] | None = None
+        try:
+            stats = self._store.stats(survey=survey)
+            mirror = self._mirror()
+        except BacktrailError as error:
+            problem = str(error)
+        seconds = time.perf_counter() - began
+        with self._lock:
+            if "total" in stats and (not self._sizes or time.time() - self._sizes[-1][0] >= _SIZE_SECONDS):
+                self._sizes.append((time.time(), int(stats["total"])))
+            growth = [[at, size] for at, size in self._sizes]
+        return {
+            "healthy": problem is None,
+            "problem": problem,
+            "engine": repr(self._store),
+            "version": __version__,
+            "seconds": seconds,
+            "stats": stats,
+            "mirror": mirror,
+            "growth": growth,
+            "errors": list(self.errors.kept),
+        }
+
+    def _mirror(self) -> dict[str, Any] | None:
+        try:
+            found: dict[str, Any] = msgspec.to_builtins(self._store.status())
+        except InvalidInput:
+            return None  # a store without a mirror
+        return found
+
+    def metrics(self) -> str:
+        """The same figures as Prometheus reads them."""
+        report = self.report()
+        lines = _metric("up", 1 if report["healthy"] else 0, "1 if the store answers.")
+        lines += _metric("answer_seconds", report["seconds"], "Seconds in which the store answered.")
+        for name, value in report["stats"].items():
+            if type(value) in (int, float):
+                lines += _metric(f"store_{_PLAIN.sub('_', name.lower())}", value, f"{name} of the store.")
+        mirror = report["mirror"] or {}
+        for name, value in mirror.items():
+            if type(value) in (int, float):
+                lines += _metric(f"mirror_{_PLAIN.sub('_', name.lower())}", value, f"{name} of the mirror.")
+        for role in ("primary", "replica"):
+            if role in mirror:
+                lines += _metric(f"mirror_{role}_healthy", int(mirror[role]["healthy"]), f"1 if the {role} answers.")
+        spool = mirror.get("spool") or {}
+        for name in ("records", "bytes"):
+            if name in spool:
+                lines += _metric(f"mirror_spool_{name}", spool[name], f"{name} that wait in the spool.")
+        lines += _metric("logged_errors", len(report["errors"]), "Warnings and errors since the start, 50 at most.")
+        return "\n".join(lines) + "\n"
+
+
+def _metric(name: str, value: float, meaning: str) -> list[str]:
+    full = f"backtrail_{name}"
+    return [f"# HELP {full} {meaning}", f"# TYPE {full} gauge", f"{full} {value}"]

@@ -1,0 +1,110 @@
+"""The accessibility tree of every page of the inspector, checked by axe; and the keyboard alone."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from playwright.sync_api import expect
+
+import backtrail
+from fix_agent_store import build_agent_store
+from fix_inspector import Inspector, inspector
+
+from .conftest import AXE
+
+T = "thread=api%2Frate-limiter"
+PLACES = {
+    "threads": "",
+    "conversation": T,
+    "turns": f"{T}&list=turns",
+    "state": f"{T}&view=state",
+    "changes": f"{T}&view=changes&base=1",
+    "comparison": f"{T}&view=compare&with=api%2Frate-limiter-redis",
+    "find": f"{T}&find=bucket",
+    "search": "search=text:bucket",
+    "health": "page=health",
+}
+
+
+@pytest.fixture(scope="module")
+def agents() -> Iterator[Inspector]:
+    with backtrail.open("memory:") as store:
+        build_agent_store(store)
+        with inspector(store) as running:
+            yield running
+
+
+def _open(browser: Any, served: Inspector, fragment: str, **options: Any) -> Any:
+    # axe brings scripts of its own, which the page's policy would refuse.
+    context = browser.new_context(bypass_csp=True, **{"viewport": {"width": 1600, "height": 900}, **options})
+    page = context.new_page()
+    page.goto(f"{served.link()}&{fragment}")
+    expect(page.locator(".thread").first).to_be_attached()
+    page.wait_for_timeout(700)
+    page.evaluate("document.querySelectorAll('#view details.call').forEach((node) => { node.open = true; })")
+    return page
+
+
+def _problems(page: Any) -> list[str]:
+    page.evaluate(AXE.read_text())
+    found = page.evaluate("axe.run(document, { resultTypes: ['violations'] })")
+    return [f"{one['id']}: {node['html'][:160]}" for one in found["violations"] for node in one["nodes"][:3]]
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("place", PLACES)
+def test_axe_finds_nothing(browser: Any, agents: Inspector, place: str, scheme: str) -> None:
+    page = _open(browser, agents, PLACES[place], color_scheme=scheme)
+    problems = _problems(page)
+    page.context.close()
+    assert not problems
+
+
+@pytest.mark.parametrize("key", ["l", "f", "u", "c", "p", "e", "?"])
+def test_axe_finds_nothing_in_a_dialog(browser: Any, agents: Inspector, key: str) -> None:
+    page = _open(browser, agents, T)
+    page.keyboard.press(key)
+    expect(page.get_by_role("dialog")).to_be_visible()
+    problems = _problems(page)
+    page.context.close()
+    assert not problems
+
+
+@pytest.mark.parametrize("width", [360, 768, 1024])
+@pytest.mark.parametrize("place", PLACES)
+def test_nothing_overflows_at_any_width_or_at_twice_the_size(
+    browser: Any, agents: Inspector, place: str, width: int
+) -> None:
+    # 200 % zoom of a page is the page in half of the width.
+    page = _open(browser, agents, PLACES[place], viewport={"width": width, "height": 800})
+    for pane in ("threads", "history", "detail"):
+        page.evaluate("(pane) => { document.body.dataset.pane = pane; }", pane)
+        assert page.evaluate("document.documentElement.scrollWidth <= innerWidth"), pane
+        wide = page.evaluate(
+            """() => [...document.querySelectorAll('.view, .rows, .turns, .list, .found')]
+              .filter((node) => node.offsetParent && node.scrollWidth > node.clientWidth + 1).map((node) => node.id)"""
+        )
+        assert not wide, pane
+    page.context.close()
+
+
+def test_with_the_keyboard_alone_a_thread_is_found_read_and_left(browser: Any, agents: Inspector) -> None:
+    page = _open(browser, agents, "")
+    page.keyboard.press("/")
+    page.keyboard.type("redis")
+    expect(page.locator(".thread")).to_have_count(1)
+    page.keyboard.press("ArrowDown")
+    page.keyboard.press("Enter")
+    expect(page.locator("#history-head h1")).to_have_text("api/rate-limiter-redis")
+    page.keyboard.press("j")
+    page.keyboard.press("t")
+    expect(page.locator(".turn").first).to_be_visible()
+    page.keyboard.press("s")
+    page.keyboard.type("memory")
+    page.keyboard.press("Enter")
+    expect(page.locator("#found li")).to_have_count(1)
+    page.keyboard.press("Enter")
+    expect(page.locator(".message.landed")).to_contain_text("keep it in memory")
+    page.context.close()
