@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from backtrail.run.run_core import Entry, RunCore
+from backtrail.run.run_core import RunCore
+from backtrail.run.run_state import Entry
 from fix_stores import address
 from run_kills.rounds import Api, Rounds
 

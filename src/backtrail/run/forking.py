@@ -17,7 +17,8 @@ from backtrail.history.run_status import STATUS
 from backtrail.run.listing import ASKED, DUE, STEPS
 from backtrail.run.model import StepInfo
 from backtrail.run.recording import Identity, Recording, read_record
-from backtrail.run.run_core import ENDED, ERROR, INPUT, RESULT, RunCore
+from backtrail.run.run_core import RunCore
+from backtrail.run.run_state import ENDED, ERROR, INPUT, RESULT
 
 
 async def fork(core: RunCore, to: str | None, at: Any, step: Any, input: Any) -> RunCore:

@@ -16,7 +16,8 @@ from backtrail.history.save_arguments import NO_FACTS
 from backtrail.history.store_core import list_heads
 from backtrail.history.validation import check_limit, check_name
 from backtrail.run.listing import DUE, RUNS, SUBMITTED, RunInfo
-from backtrail.run.run_core import ENDED, ERROR, INPUT, RESULT, TOKEN, RunCore
+from backtrail.run.run_core import RunCore
+from backtrail.run.run_state import ENDED, ERROR, INPUT, RESULT, TOKEN
 from backtrail.run.times import to_micros
 
 WAITING = ("sleeping", "waiting")  #: statuses in which a run has a time at which it goes on
