@@ -21,7 +21,6 @@ from backtrail import Done, Retry
 from run_kills.ledger import UNCERTAIN, Ledger
 from run_kills.plan import WIDTH, Act, Plan, value_of
 
-
 LEASE = 30.0  # seconds to wait for a sub-run: the lease of a dead process may end later than that of the run around it
 
 
