@@ -21,6 +21,8 @@ from backtrail import Done, Retry
 from run_kills.ledger import UNCERTAIN, Ledger
 from run_kills.plan import WIDTH, Act, Plan, value_of
 
+LEASE = 30.0  # seconds to wait for a sub-run: the lease of a dead process may end later than that of the run around it
+
 
 class Request(msgspec.Struct, frozen=True):
     """A call of a method of the run."""
@@ -128,7 +130,7 @@ def play(store: backtrail.Store, run: backtrail.Run, plan: Plan, ledger: Ledger)
 
     def sub(id: str) -> Any:
         try:
-            with store.run(f"{run.id}/{id}") as inner:
+            with store.run(f"{run.id}/{id}", timeout=LEASE) as inner:
                 for n in range(3):
                     inner.step("inner", ledger.write, "effect", f"{id}:{n}")
                     ledger.write("returned", f"{id}:{n}")
@@ -173,7 +175,7 @@ async def play_async(store: backtrail.aio.AsyncStore, run: backtrail.aio.AsyncRu
 
     async def sub(id: str) -> Any:
         try:
-            async with store.run(f"{run.id}/{id}") as inner:
+            async with store.run(f"{run.id}/{id}", timeout=LEASE) as inner:
                 for n in range(3):
                     await inner.step("inner", ledger.write, "effect", f"{id}:{n}")
                     ledger.write("returned", f"{id}:{n}")
