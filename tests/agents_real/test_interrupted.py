@@ -75,7 +75,7 @@ def test_a_hook_that_is_killed_costs_its_own_event_and_nothing_else(make_home: M
     home.prompt("claude", "PROMPT-last RUN:echo last > a.txt ENDRUN", session)
     prompts = turns_of(home)
     assert (prompts[0], prompts[-1]) == ("PROMPT-one", "PROMPT-last")
-    backtrail(home, "rewind", str(backtrail(home, "log")["turns"][0]["turn"]), "--yes")
+    backtrail(home, "rewind", str(backtrail(home, "log")["turns"][0]["number"]), "--yes")
     assert contents(home) == {"a.txt": "0.4\n"}
     home.prompt("claude", "PROMPT-after", newest_session(home))
     shown = [item for item in model.last_shown("PROMPT-after") if item.startswith("PROMPT")]

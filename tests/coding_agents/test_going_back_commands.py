@@ -42,7 +42,7 @@ def test_without_a_thread_the_newest_session_here_is_meant(run: Run, claude: Fak
     assert log.stdout.index("prompt 3") < log.stdout.index("prompt 1")
     (claude.project / "d").mkdir(exist_ok=True)
     data = json.loads(run("log", "--json", cwd=claude.project / "d").stdout)["data"]
-    assert (data["session"], [turn["turn"] for turn in data["turns"]]) == (f"claude/{claude.session_id}", [3, 2, 1])
+    assert (data["session"], [turn["number"] for turn in data["turns"]]) == (f"claude/{claude.session_id}", [3, 2, 1])
     assert "prompt 2" in run("show", "2", "--full").stdout
     assert "prompt 3" not in run("show", "2", "--full").stdout
     diff = run("diff", "2")
@@ -65,7 +65,7 @@ def test_a_rewind_shows_its_plan_asks_and_is_taken_back_by_undo(run: Run, claude
     assert done.returncode == 0, done.stderr
     assert "go on, in " in done.stdout and "claude --resume " in done.stdout and "/resume " in done.stdout
     assert claude.contents() == AFTER_TWO
-    assert [turn["turn"] for turn in json.loads(run("log", "--json").stdout)["data"]["turns"]] == [2, 1]
+    assert [turn["number"] for turn in json.loads(run("log", "--json").stdout)["data"]["turns"]] == [2, 1]
     undone = run("undo", "--yes")
     assert f"claude --resume {claude.session_id}" in undone.stdout
     assert claude.contents() == AFTER_THREE
