@@ -48,8 +48,10 @@ def _use(url: str, **options: Any) -> None:
         with thread.lock():
             thread.append("messages", [MESSAGE])
         store.session("s").append(MESSAGE)
+        store.run("r").finish(delete=True)
         with store.run("r", task="look") as run:
             run.checkpoint(iteration=1)
+            run.step("look", int, 1)
         store.threads()
         store.prune(backtrail.Retention(keep_last=1))
         store.compact()
@@ -64,6 +66,7 @@ def _use_async(url: str) -> None:
         async with await backtrail.aio.open(url) as store:
             await store.thread("t").save({"large": LARGE})
             await store.session("s").append(MESSAGE)
+            await store.run("r").finish(delete=True)
             async with store.run("r", task="look") as run:
                 await run.checkpoint(iteration=1)
             await store.compact()

@@ -89,6 +89,26 @@ def test_a_worker_goes_on_with_answered_and_due_runs(store: Any, later: Any) -> 
     assert len(calls) == 3
 
 
+def test_a_run_that_its_worker_left_behind_is_found_among_many_that_are_running(store: Any, monkeypatch: Any) -> None:
+    monkeypatch.setattr("backtrail.run.work_core._PAGE", 4)
+    store.submit("t", 1, id="left")
+    with suppress(KeyboardInterrupt), store.run("left") as run:
+        run.step("x", int)
+        raise KeyboardInterrupt
+    for number in range(11):
+        store.run(f"r{number}").checkpoint()
+    assert store.work({"t": lambda run, given: given}, drain=True) == 1
+    assert store.run("left").outcome().status == "finished"
+
+
+def test_a_ready_run_is_found_behind_any_number_of_ready_runs_of_other_tasks(store: Any, monkeypatch: Any) -> None:
+    monkeypatch.setattr("backtrail.run.work_core._PAGE", 2)
+    store.submit("t", 1, id="ours")
+    for number in range(13):
+        store.submit("other", number)
+    assert store.work({"t": lambda run, given: given}, drain=True) == 1
+
+
 def test_a_run_that_failed_waits_until_it_is_submitted_again(store: Any) -> None:
     failing = [True]
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from typing import Any
 
 from backtrail.errors import InvalidInput
@@ -24,7 +24,8 @@ from backtrail.run.run_core import RunCore
 from backtrail.run.submission import WAITING
 
 _PAGE = 1000
-_PAGES = 5  # of ready runs that are read to find the oldest
+_PAGES = 5  # of ready runs that are read to find the oldest; more if none of them is of these tasks
+_SHARE = 20  # a look for runs left behind may take one part in so many of the time
 _CHUNK = 64  # runs that are tried before the list is read again
 _ALL_AGAIN = 60.0  # seconds after which all sleeping runs are read again, in case a clock was wrong
 _NOT_AGAIN = 0.5  # seconds before a run that another worker has is tried again
@@ -55,14 +56,13 @@ class WorkCore:
         self._asleep: dict[str, int] = {}  # when each run that sleeps or waits goes on
         self._seen = dict.fromkeys(WAITING, 0)  # the newest change among them that was read
         self._read_all = -_ALL_AGAIN
-        self._looked_behind = -_ALL_AGAIN
+        self._look_behind_at = 0.0
         self._refused: dict[str, float] = {}
 
     async def find(self) -> list[str]:
         """Some runs to try."""
         found = await self._due() + await self._ready()
-        if time.monotonic() - self._looked_behind >= TTL / 10:
-            self._looked_behind = time.monotonic()
+        if time.monotonic() >= self._look_behind_at:
             found += await self._left_behind()
         now = time.monotonic()
         self._refused = {id: until for id, until in self._refused.items() if until > now}
@@ -77,13 +77,12 @@ class WorkCore:
 
     async def _ready(self) -> list[str]:
         found: list[str] = []
-        after: str | None = None
-        for _ in range(_PAGES):
-            page = await self._page("ready", after)
-            found += [info.id for info in page if self._ours(info)]
-            if len(page) < _PAGE:
+        pages = 0
+        async for page in self._pages("ready"):
+            found += page
+            pages += 1
+            if found and pages >= _PAGES:
                 break
-            after = page[-1].id
         oldest = found[-_CHUNK * self.workers :]
         random.shuffle(oldest)  # several workers that read the same list do not all begin with the same run
         return oldest
@@ -91,6 +90,16 @@ class WorkCore:
     async def _page(self, status: str, after: str | None = None, limit: int = _PAGE) -> list[RunInfo]:
         heads = await list_heads(self.context, "", limit, after, KINDS[status], exact=True)
         return [await RUNS.info(self.context, head) for head in heads]
+
+    async def _pages(self, status: str) -> AsyncIterator[list[str]]:
+        """The runs of these tasks that have a status, newest first, page by page."""
+        after: str | None = None
+        while True:
+            page = await self._page(status, after)
+            yield [info.id for info in page if self._ours(info)]
+            if len(page) < _PAGE:
+                return
+            after = page[-1].id
 
     async def _due(self) -> list[str]:
         """Runs whose time has come. A run is read when it falls asleep, not each time that somebody looks."""
@@ -120,7 +129,11 @@ class WorkCore:
 
     async def _left_behind(self) -> list[str]:
         """Runs that are marked as running. Those of living workers are refused by their leases."""
-        return [info.id for info in await self._page("running") if self._ours(info)]
+        began = time.monotonic()
+        found = [id async for page in self._pages("running") for id in page]
+        took = time.monotonic() - began
+        self._look_behind_at = began + max(TTL / 10, _SHARE * took)
+        return found
 
     async def worth_trying(self, id: str) -> bool:
         """False if a run is certainly not to be done now: it was done since it was listed."""
