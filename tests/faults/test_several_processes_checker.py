@@ -182,12 +182,20 @@ def test_a_thread_with_a_save_that_the_deletion_did_not_know_may_exist(world: Wo
 
 def test_a_checkpoint_that_was_deleted_and_is_listed_is_back(world: World) -> None:
     id = world.append("t", "one")
+    world.append("t", "two")
     world.note("delete at", "t", target=id)
     assert world.kinds() == {"deleted checkpoint is back"}
 
 
+def test_a_deleted_checkpoint_that_a_head_stands_on_is_restored(world: World) -> None:
+    id = world.append("t", "one")
+    world.note("delete at", "t", target=id)
+    assert world.kinds() == set()
+
+
 def test_a_checkpoint_that_was_pruned_and_is_listed_is_back(world: World) -> None:
     id = world.append("kept-0", "one")
+    world.append("kept-0", "two")
     world.ledger.pruned.append(("kept-0", id, world.now))
     assert world.kinds() == {"pruned checkpoint is back"}
 

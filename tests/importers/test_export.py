@@ -34,7 +34,9 @@ def test_jsonl_has_one_message_per_line_and_comes_back_exactly(store: Any, tmp_p
 
 
 def test_a_run_comes_back_as_a_run(store: Any, tmp_path: Path) -> None:
-    store.run("r", task="t").checkpoint(messages=[{"role": "user", "content": "x"}], input_tokens=3, model="m")
+    store.run("r", task="t").checkpoint(
+        messages=[{"role": "user", "content": "x"}], input_tokens=3, custom={"model": "m"}
+    )
     store.export("r", to=str(tmp_path / "r.jsonl"))
     with backtrail.open("memory:") as other:
         other.import_(tmp_path / "r.jsonl")

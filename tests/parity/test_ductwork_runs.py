@@ -33,7 +33,7 @@ def test_an_ad_hoc_run_has_an_empty_task(store: Any) -> None:
 
 
 def test_model_first_prompt_and_error_count_are_not_lost(opener: Any) -> None:
-    opener().run("r").checkpoint(messages=MESSAGES, model="m-1", prompt="fix the build", errors=2)
+    opener().run("r").checkpoint(messages=MESSAGES, custom={"model": "m-1", "prompt": "fix the build", "errors": 2})
     run = opener().run("r")
     run.resume()
     assert run.custom == {"model": "m-1", "prompt": "fix the build", "errors": 2}
@@ -74,18 +74,21 @@ def test_exists_says_so_and_deleting_twice_is_no_error(store: Any) -> None:
     run = store.run("r")
     run.checkpoint()
     assert run.exists()
-    run.finish()
-    run.finish()
+    run.finish(delete=True)
+    run.finish(delete=True)
     assert not run.exists()
 
 
-def test_a_run_is_kept_on_failure_and_gone_after_success(store: Any) -> None:
+def test_a_run_is_kept_on_failure_and_waits_for_nothing_after_success(store: Any) -> None:
     with suppress(Boom), store.run("r") as run:
         run.checkpoint(messages=MESSAGES)
         raise Boom
     assert store.run("r").exists()
     with store.run("r") as run:
         assert run.messages == MESSAGES
+    assert store.runs() == []
+    assert [info.id for info in store.runs(status="finished")] == ["r"]
+    store.run("r").finish(delete=True)
     assert not store.run("r").exists()
 
 

@@ -68,7 +68,7 @@ def test_a_replay_is_one_line_in_pytest(tmp_path: Path) -> None:
         store.submit("t", "text", id="r")
         store.work({"t": lambda run, input: run.step("count", len, input)}, drain=True)
     (tmp_path / "test_it.py").write_text(PROGRAMS)
-    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "backtrail.testing.pytest_plugin"]
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider"]
     ran = subprocess.run([*command, "test_it.py"], cwd=tmp_path, capture_output=True, text=True, check=False)
     assert "1 failed, 2 passed" in ran.stdout, ran.stdout
     assert "expected step 'count', got step 'other'" in ran.stdout

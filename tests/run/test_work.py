@@ -173,9 +173,12 @@ def test_an_async_worker_is_stopped_by_its_event_and_by_cancellation() -> None:
         store = await backtrail.aio.open("memory:")
         stop = asyncio.Event()
 
-        async def task(run: Any, input: Any) -> None:
+        async def long() -> None:
             stop.set()
-            await run.step("long", asyncio.sleep, 0.05)
+            await asyncio.sleep(0.05)
+
+        async def task(run: Any, input: Any) -> None:
+            await run.step("long", long)
             await run.step("never", asyncio.sleep, 0)
 
         await store.submit("t", id="r")

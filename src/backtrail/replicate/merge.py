@@ -89,16 +89,15 @@ async def _has_leftovers(target: Engine, source: Engine, lineage: str) -> bool:
 
 async def clear(side: Engine, lineage: str) -> None:
     """Delete everything of a lineage in which no thread is left."""
-    drop = await drop_of_all(side, lineage)
-    if drop.branches:
-        try:
-            await side.drop(drop)
-        except Refused:
-            return  # a thread appeared: left to the next merge
+    try:
+        await free_all(side, lineage)
+    except Refused:
+        return  # a thread appeared: left to the next merge
 
 
-async def drop_of_all(side: Engine, lineage: str) -> Drop:
-    """Everything that a side has of a lineage in which no thread is left."""
-    branches = [branch.id for branch in await side.branches(lineage)]
-    blobs = [id for id, _ in await side.blob_ids(lineage)] if branches else []
-    return Drop(lineage, (), branches=branches, blobs=blobs)
+async def free_all(side: Engine, lineage: str) -> None:
+    """Delete everything that a side has of a lineage; `Refused` if it has a thread. Branches that come meanwhile, with
+    the deletion of a thread that somebody else ships, hang on those that are deleted, so they go as well."""
+    while branches := [branch.id for branch in await side.branches(lineage)]:
+        blobs = [id for id, _ in await side.blob_ids(lineage)]
+        await side.drop(Drop(lineage, (), branches=branches, blobs=blobs))

@@ -25,7 +25,7 @@ from backtrail.replicate import concurrency, role_record
 from backtrail.replicate.delegating_engine import DelegatingEngine
 from backtrail.replicate.deleted_threads import write_tombstone
 from backtrail.replicate.failover import Failover, Standing, opposite
-from backtrail.replicate.merge import drop_of_all
+from backtrail.replicate.merge import free_all
 from backtrail.replicate.merge_rules import Codec
 from backtrail.replicate.replicator import Replicator
 from backtrail.replicate.role_record import Name
@@ -262,20 +262,18 @@ class Mirror(DelegatingEngine, WritesInGenerations, Mirrored):
         if {(head.thread, head.key) for head in heads} != {*drop.expect} or standing is not self.failover.standing:
             raise _look_again(drop.lineage)  # the sweep was planned on the other side, before that became the follower
         try:
-            # Without a thread everything is garbage; and of that, the follower may have more.
-            there = drop if drop.expect else await drop_of_all(follower, drop.lineage)
             try:
-                await follower.drop(there)
+                await _drop(follower, drop)
             except Refused:
                 await self.replicator.catch_up(drop.lineage)
-                await follower.drop(there)
+                await _drop(follower, drop)
         except Unavailable as error:
             self.failover.note_unreachable(standing.follower, error)
             raise Deferred(drop.lineage) from error
         except Refused as error:
             raise Deferred(drop.lineage) from error
         try:
-            await active.drop(drop)
+            await _drop(active, drop)
         except Unavailable as error:
             await self._leave(standing.active, error)
             raise _look_again(drop.lineage) from error
@@ -350,6 +348,14 @@ def planned_before(commit: Commit, generation: int, prefix: bytes) -> bool:
 
 def _closed() -> Unavailable:
     return Closed("the mirrored store is closed: open it again with backtrail.open()")
+
+
+async def _drop(side: Engine, drop: Drop) -> None:
+    """Delete what a sweep found. Without a thread everything is garbage; and of that, a side may have more."""
+    if drop.expect:
+        await side.drop(drop)
+    else:
+        await free_all(side, drop.lineage)
 
 
 def _look_again(lineage: str) -> Refused:
