@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from playwright.sync_api import Page, TimeoutError, expect
+from playwright.sync_api import Error, Page, expect
 
 import backtrail
 from fix_inspector import Inspector, inspector
@@ -280,7 +280,7 @@ def _open_dialog(page: Page, key: str) -> None:
     dialog = page.get_by_role("dialog")
     for _ in range(10):
         page.keyboard.press(key)
-        with contextlib.suppress(TimeoutError):
+        with contextlib.suppress(Error):
             dialog.wait_for(timeout=3_000)
             break
     expect(dialog, key).to_be_visible()
