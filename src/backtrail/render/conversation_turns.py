@@ -3,7 +3,8 @@
     user -> bash, edit x2 -> answer
 
 A turn begins with a message in which a person speaks and ends before the next one; what comes before the first is a
-turn without a prompt. Messages may be of any shape that `message_parser` knows.
+turn without a prompt, unless a coding agent wrote it: that is its set-up. Messages may be of any shape that
+`message_parser` knows.
 """
 
 from __future__ import annotations
@@ -51,11 +52,11 @@ class ConversationTurn(msgspec.Struct, frozen=True):
 def turns_of(messages: Sequence[Any]) -> list[ConversationTurn]:
     """The turns of a conversation, oldest first."""
     starts = [index for index, message in enumerate(messages) if _begins(message)]
-    if not messages:
-        return []
-    if not starts or starts[0] > 0:
+    lead = messages[: starts[0]] if starts else messages
+    if any(type(message) is not dict or transcript_lines.agent_of(message) is None for message in lead):
         starts.insert(0, 0)
-    return [_turn(messages, start, stop) for start, stop in zip(starts, [*starts[1:], len(messages)], strict=True)]
+    stops = [*starts[1:], len(messages)]
+    return [_turn(messages, start, stop) for start, stop in zip(starts, stops, strict=False)]
 
 
 def _begins(message: Any) -> bool:

@@ -103,7 +103,8 @@ export class TurnList {
   // The files that a turn of a coding agent changed: the snapshots were taken when it began and when it ended.
   async unfoldFiles(turn, node) {
     const { turns } = await get("/turns", { thread: this.thread, limit: 1000 });
-    const own = turns.find((one) => one.prompt.slice(0, 60) === turn.prompt.slice(0, 60) && turn.prompt);
+    const own = turns.find((one) => one.after !== null && one.after === turn.last?.id)
+      ?? turns.find((one) => turn.prompt && one.prompt.slice(0, 60) === turn.prompt.slice(0, 60));
     if (!own) return;
     const { files, files_total: total, files_missing: missing } = await get("/turn", { thread: this.thread, number: own.number });
     node.append(h("div", { class: "turn-files" }, files === null ? h("p", { class: "dim" }, missing ?? "The files are not known.")
