@@ -100,7 +100,7 @@ class Restorer:
         unsaved = await self._unsaved(tip, target if select is None else None, scan, ops, plan)
         kept = dict(plan.kept) if select is not None else dict(scan.left_out()) | dict(plan.kept)
         changes = Changes(to_changes(plan.steps, unsaved), to_skipped(sorted(kept.items())), None, dry_run)
-        if dry_run or (move is None and not plan.steps):
+        if dry_run or (move is None and undoes is None and not plan.steps):
             return changes
         if move is not None and await move.state() != "ready":
             raise _moved_error(move)
