@@ -78,6 +78,16 @@ def test_saves_to_a_lineage_that_is_merged_anyway_count_until_it_has_been() -> N
     assert (outbox.records, outbox.behind) == (0, 0)
 
 
+def test_a_lineage_that_is_under_way_and_waits_again_counts_once() -> None:
+    outbox = Outbox(10)
+    outbox.mark("t")
+    lacking = outbox.take("t")
+    outbox.mark("t")
+    assert outbox.behind == 1
+    outbox.arrived(lacking)
+    assert outbox.behind == 1
+
+
 @pytest.mark.parametrize("seed", range(3))
 def test_whatever_is_done_in_async_mode_both_sides_become_equal_without_a_comparison(pair: Pair, seed: int) -> None:
     store = pair.open(replication="async", health_every=60.0)

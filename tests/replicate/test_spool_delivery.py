@@ -17,6 +17,7 @@ from backtrail.engines.memory import MemoryEngine
 from backtrail.errors import Corrupt, Unavailable
 from backtrail.history.replication import MergeCodec
 from backtrail.replicate.deleted_threads import write_tombstone
+from backtrail.replicate.lineage_copy import free_all
 from backtrail.replicate.spool import FILE, Spool
 from backtrail.replicate.spool_delivery import Stranded, deliver
 from fix_flaky import Flaky
@@ -301,6 +302,20 @@ def test_a_thread_of_the_spool_that_was_delivered_and_then_deleted_is_not_made_a
     delete(adrift, "new")
     assert adrift.deliver(lineage="new") == []
     assert finish(adrift.active.head("new")) is None
+    assert adrift.left() == 0
+
+
+def test_saves_after_one_that_reached_a_side_and_was_deleted_there_are_kept(adrift: Adrift) -> None:
+    spooled = adrift.store.thread("new")
+    spooled.append("messages", ["one"])
+    with pytest.raises(Unavailable):  # it had arrived, as far as the side is concerned
+        adrift.deliver(Lifetime(1).side(adrift.active), "new")
+    adrift.alone().thread("new").append("messages", ["of another process"])
+    spooled.append("messages", ["two"])
+    delete(adrift, "new")
+    finish(free_all(adrift.active, "new"))
+    assert adrift.deliver(lineage="new") == [("new", "new#diverged-1")]
+    assert adrift.said("new#diverged-1") == ["one", "two"]
     assert adrift.left() == 0
 
 

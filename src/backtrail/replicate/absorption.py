@@ -16,7 +16,7 @@ from backtrail.engines.base import LAST_STEP, Branch, Commit, Drop, Engine, Head
 from backtrail.engines.branch_origins import furthest, is_complete, leads_through, walk_back
 from backtrail.engines.conflicts import Refused
 from backtrail.replicate.deleted_threads import Fate, fate, find_deletions
-from backtrail.replicate.lineage_copy import Copied, LineageRecords, copy_blobs, copy_rows
+from backtrail.replicate.lineage_copy import Copied, LineageRecords, copy_blobs, copy_rows, free_all
 from backtrail.replicate.lineage_union import LineageUnion
 from backtrail.replicate.merge_rules import Apart, Codec, Rule
 
@@ -323,6 +323,8 @@ class Absorption:
         threads = [head for head in heads if not _is_record(head)]
         if not all(is_complete(list(walk_back(head.position, branches.get))) for head in threads):
             await side.commit(Commit(self._lineage, [Swap(head.thread, head.key, None) for head in threads]))
+            # What was copied goes as well: else it would look as if whoever deleted the thread had seen it.
+            await free_all(side, self._lineage)
             raise Refused(self._lineage, f"lineage {self._lineage!r} was swept while it was copied: look again")
 
     def _lacking(

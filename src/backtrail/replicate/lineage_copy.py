@@ -12,7 +12,7 @@ from collections.abc import Callable, Collection, Mapping
 
 import msgspec
 
-from backtrail.engines.base import LAST_STEP, Branch, Commit, Engine, Head, Mark, NewRow, Position, Row, Step
+from backtrail.engines.base import LAST_STEP, Branch, Commit, Drop, Engine, Head, Mark, NewRow, Position, Row, Step
 from backtrail.engines.conflicts import Refused
 
 Progress = Callable[[int, int], object]  #: called with the records and bytes copied so far
@@ -159,3 +159,11 @@ def _commit(lineage: str, branch: bytes, rows: list[Row], branches: tuple[Branch
 async def _copy(target: Engine, commit: Commit, copied: Copied) -> None:
     await target.commit(commit)
     copied.add(commit)
+
+
+async def free_all(side: Engine, lineage: str) -> None:
+    """Delete everything that a side has of a lineage; `Refused` if it has a thread. Branches that come meanwhile, with
+    the deletion of a thread that somebody else ships, hang on those that are deleted, so they go as well."""
+    while branches := [branch.id for branch in await side.branches(lineage)]:
+        blobs = [id for id, _ in await side.blob_ids(lineage)]
+        await side.drop(Drop(lineage, (), branches=branches, blobs=blobs))

@@ -12,11 +12,11 @@ the two start over, and a merge that dies at any point is simply made again.
 
 from __future__ import annotations
 
-from backtrail.engines.base import Drop, Engine, generation_of
+from backtrail.engines.base import Engine, generation_of
 from backtrail.engines.conflicts import Refused
 from backtrail.replicate import limits
 from backtrail.replicate.absorption import Absorption, Merged
-from backtrail.replicate.lineage_copy import Copied, LineageRecords
+from backtrail.replicate.lineage_copy import Copied, LineageRecords, free_all
 from backtrail.replicate.merge_rules import Apart, Codec, Outdated, Rule
 
 
@@ -93,11 +93,3 @@ async def clear(side: Engine, lineage: str) -> None:
         await free_all(side, lineage)
     except Refused:
         return  # a thread appeared: left to the next merge
-
-
-async def free_all(side: Engine, lineage: str) -> None:
-    """Delete everything that a side has of a lineage; `Refused` if it has a thread. Branches that come meanwhile, with
-    the deletion of a thread that somebody else ships, hang on those that are deleted, so they go as well."""
-    while branches := [branch.id for branch in await side.branches(lineage)]:
-        blobs = [id for id, _ in await side.blob_ids(lineage)]
-        await side.drop(Drop(lineage, (), branches=branches, blobs=blobs))

@@ -25,7 +25,7 @@ from backtrail.replicate import concurrency, role_record
 from backtrail.replicate.delegating_engine import DelegatingEngine
 from backtrail.replicate.deleted_threads import write_tombstone
 from backtrail.replicate.failover import Failover, Standing, opposite
-from backtrail.replicate.merge import free_all
+from backtrail.replicate.lineage_copy import free_all
 from backtrail.replicate.merge_rules import Codec
 from backtrail.replicate.replicator import Replicator
 from backtrail.replicate.role_record import Name

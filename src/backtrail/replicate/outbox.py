@@ -118,9 +118,10 @@ class Outbox:
 
     @property
     def behind(self) -> int:
-        """Lineages to be merged."""
+        """Lineages to be merged. One that is under way may wait again."""
         with self._lock:
-            return sum(lacking.behind for lacking in self._all())
+            pending = [*self._waiting.items(), *self._under_way]
+            return len({lineage for lineage, lacking in pending if lacking.behind})
 
     @property
     def seconds(self) -> float:

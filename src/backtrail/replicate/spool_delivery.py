@@ -50,13 +50,12 @@ class IfNobodyElseWrote(Rule):
     def begins(self, theirs: Head) -> bool:
         return self._bases[theirs.thread] is None
 
-    def fate(self, theirs: Head, deletions: Deletions) -> Fate:
+    def fate(self, theirs: Head, deletions: Deletions) -> Fate:  # noqa: ARG002 - other rules need it
         if deletions.own is None:
             return Fate.ALIVE
-        # A thread that was created in the spool can only have been deleted after it had been delivered; but another
-        # process may have spooled more of it since.
-        delivered = self.begins(theirs) and theirs.version <= deletions.own.version
-        return Fate.DEAD if delivered else Fate.UNSEEN
+        # Also of a thread that began in the spool: its first save may have reached a side before it was spooled, and
+        # whoever deleted it there did not know those after it.
+        return Fate.UNSEEN
 
 
 async def deliver(
