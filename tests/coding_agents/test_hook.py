@@ -318,6 +318,7 @@ def test_the_limit_is_a_variable(monkeypatch: pytest.MonkeyPatch, given: str, se
 
 def test_all_files_are_for_this_user_only(agent: FakeAgent) -> None:
     check_harmless(agent.hook("UserPromptSubmit", prompt="a secret prompt"), 0)
+    wait_for_events(1)
     for path in [data_directory(), *data_directory().rglob("*")]:
         assert path.stat().st_mode & 0o077 == 0, path
     assert "secret" not in (data_directory() / hook_log.NAME).read_text()
