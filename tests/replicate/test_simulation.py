@@ -28,6 +28,19 @@ SEEDS = 400
 TESTS = Path(__file__).parent.parent
 
 
+@pytest.mark.parametrize("start", [506299, 510938])
+def test_seeds_that_lost_a_save_once_lose_none(start: int) -> None:
+    command = [sys.executable, "-m", "simulate", "--seeds", "1", "--start", str(start), "--jobs", "1"]
+    played = subprocess.run(
+        [*command, "--replication", "sync", "--spool"],
+        env={**os.environ, "PYTHONHASHSEED": "0", "PYTHONPATH": os.pathsep.join([str(TESTS), *sys.path])},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert played.returncode == 0, f"{played.stdout}{played.stderr}"
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("spool", ["--spool", "--no-spool"])
 @pytest.mark.parametrize("replication", ["sync", "async"])
