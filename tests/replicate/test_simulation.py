@@ -28,16 +28,20 @@ SEEDS = 400
 TESTS = Path(__file__).parent.parent
 
 
-@pytest.mark.parametrize("start", [506299, 510938])
-def test_seeds_that_lost_a_save_once_lose_none(start: int) -> None:
-    command = [sys.executable, "-m", "simulate", "--seeds", "1", "--start", str(start), "--jobs", "1"]
-    played = subprocess.run(
-        [*command, "--replication", "sync", "--spool"],
+def _play(*arguments: str) -> subprocess.CompletedProcess[str]:
+    """Play seeds in a process of their own."""
+    return subprocess.run(
+        [sys.executable, "-m", "simulate", "--jobs", "1", *arguments],
         env={**os.environ, "PYTHONHASHSEED": "0", "PYTHONPATH": os.pathsep.join([str(TESTS), *sys.path])},
         capture_output=True,
         text=True,
         check=False,
     )
+
+
+@pytest.mark.parametrize("start", [506299, 510938])
+def test_seeds_that_lost_a_save_once_lose_none(start: int) -> None:
+    played = _play("--seeds", "1", "--start", str(start), "--replication", "sync", "--spool")
     assert played.returncode == 0, f"{played.stdout}{played.stderr}"
 
 
@@ -45,14 +49,7 @@ def test_seeds_that_lost_a_save_once_lose_none(start: int) -> None:
 @pytest.mark.parametrize("spool", ["--spool", "--no-spool"])
 @pytest.mark.parametrize("replication", ["sync", "async"])
 def test_every_promise_is_kept_whatever_goes_wrong(replication: str, spool: str) -> None:
-    command = [sys.executable, "-m", "simulate", "--seeds", str(SEEDS), "--jobs", "1"]
-    played = subprocess.run(
-        [*command, "--replication", replication, spool],
-        env={**os.environ, "PYTHONHASHSEED": "0", "PYTHONPATH": os.pathsep.join([str(TESTS), *sys.path])},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    played = _play("--seeds", str(SEEDS), "--replication", replication, spool)
     again = f"make simulate SEED=… ARGS='--replication {replication} {spool}' makes one of them small, and tells it"
     assert played.returncode == 0, f"{played.stdout}{played.stderr}\n{again}"
     assert played.stdout.startswith(f"{SEEDS} seeds")

@@ -6,7 +6,7 @@ A turn that has ended and is followed by another does not change any more, so it
 from __future__ import annotations
 
 import threading
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from backtrail import NotFound, Store, Thread, transcript_lines
 from backtrail.lru import LRU
@@ -16,9 +16,6 @@ from backtrail.render.turn_details import TurnJson, missing_files, read_details,
 from backtrail.server import requests, responses
 from backtrail.server.file_changes import file_changes_json
 from backtrail.server.history_cache import HistoryCache
-
-if TYPE_CHECKING:
-    pass
 
 _CACHED = 2_000  # turns
 _SHOWN_TEXT = 20_000  # characters of a text that are sent, unless `whole` was requested

@@ -259,10 +259,7 @@ class WorkspaceCore:
             if last is None:
                 raise NoCheckpoint(f"workspace {self.name!r} has no snapshot yet")
 
-            async def nothing(_: Scan) -> list[Op]:
-                return []
-
-            await restorer.restore(last, nothing, move=self._save_move(save))
+            await restorer.restore(last, _no_ops, move=self._save_move(save))
 
     async def rewind(
         self, thread: ThreadCore[Any], at: Any, dry_run: bool = False, keep_untracked: bool = False
@@ -284,12 +281,9 @@ class WorkspaceCore:
                 raise NoCheckpoint(f"workspace {self.name!r} has no restore to undo")
             safety = await self._journal.find(record.safety)
 
-            async def nothing(_: Scan) -> list[Op]:
-                return []
-
             return await restorer.restore(
                 safety,
-                None if files else nothing,
+                None if files else _no_ops,
                 dry_run=dry_run,
                 keep_untracked=keep_untracked,
                 undoes=record.id,
@@ -332,6 +326,11 @@ class WorkspaceCore:
             changed = {change.path for change in changes.changes}
             merged = tuple(path for path in map(to_text, sorted(reversal.merged)) if path in changed)
             return Changes(changes.changes, tuple(kept), changes.safety, dry_run, merged)
+
+
+async def _no_ops(_: Scan) -> list[Op]:
+    """Selects nothing: a restore that is only recorded."""
+    return []
 
 
 async def rewind_together(
