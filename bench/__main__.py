@@ -60,14 +60,13 @@ def main() -> int:
             RunContext(Path(root), rounds, options.quick, console, options.size, options.engine),
             options.only or (workloads.QUICK if options.quick else workloads.FULL),
         )
-    show_targets(console, targets, options.quick)
-    console.print(f"{perf_counter() - start:.0f} seconds")
     raw["targets"] = [asdict(target) | {"reached": target.reached} for target in targets]
     raw["machine"] = machine(load) | {"quick": options.quick, "rounds": rounds}
     samples = HERE / "raw" / f"{raw['machine']['time'].replace(':', '')}.json"
     samples.parent.mkdir(exist_ok=True)
     samples.write_text(json.dumps(raw), encoding="utf-8")
-    console.print(f"samples: {samples}")
+    console.print(f"{perf_counter() - start:.0f} seconds; samples: {samples}")
+    show_targets(console, targets, options.quick)
     if not options.only and not options.quick:
         kept = HERE / "summary.json"
         kept.write_text(dumps(summarise(raw)) + "\n", encoding="utf-8")

@@ -190,6 +190,11 @@ class Target:
         return f"{'≥' if self.at_least else '≤'} {self.limit:.4g} {self.unit}"
 
     @property
+    def ratio(self) -> str:
+        """Measured against asked; what must not happen at all has no ratio."""
+        return f"{self.measured / self.limit:.2f}" if self.limit else "-"
+
+    @property
     def found(self) -> str:
         return f"{self.measured:.3g} {self.unit}"
 

@@ -34,8 +34,7 @@ def show_targets(console: Console, targets: Sequence[Target], quick: bool) -> No
         table.add_column(column, justify="right" if column in ("asked", "measured", "measured / asked") else "left")
     for target in targets:
         reached = "[green]yes[/green]" if target.reached else "[red]no[/red]"
-        ratio = f"{target.measured / target.limit:.2f}"
-        table.add_row(target.workload, target.what, target.asked, target.found, ratio, reached, target.note)
+        table.add_row(target.workload, target.what, target.asked, target.found, target.ratio, reached, target.note)
     console.print(table)
     missed = sum(not target.reached for target in targets)
     console.print(f"{len(targets) - missed} of {len(targets)} reached")
