@@ -167,6 +167,8 @@ class IdCache(ForkSafe):
 
     def saved(self, before: Head, now: Head, id: bytes, position: Position) -> None:
         """Record that a save of this process moved a head from `before` to `now`, with a checkpoint at `position`."""
+        if now.thread not in self._threads:  # most callers let us choose the ids
+            return
         with self._lock:
             known = self._threads.peek(now.thread)
             if known is None or known.head != before:
