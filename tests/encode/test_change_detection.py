@@ -32,6 +32,18 @@ def test_census_sees_every_type_at_any_depth() -> None:
     assert census([{}]) == {dict}
 
 
+@pytest.mark.parametrize(
+    "items",
+    [[{"a": [1, {"b": (None, 2.0)}]}, "x"], [{"a": {1: "x"}}], [[({"a": {True: 1}},)]], [{"a": {2}}], [b"a", True]],
+    ids=repr,
+)
+def test_the_few_items_of_a_save_are_sorted_into_the_same_kinds_as_the_many_of_a_load(items: list[Any]) -> None:
+    saved = ListSnapshot(items, VALUES.encode, False, False)
+    loaded = ListSnapshot(copy.deepcopy(items), VALUES.encode, False, False, owned=True)
+    assert saved.kinds | {str} == loaded.kinds | {str}
+    assert (saved.encoded, saved.items) == (loaded.encoded, loaded.items)
+
+
 PAIRS = [
     (1, 1.0),
     (1, True),

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 import backtrail
-from backtrail.encode import assemble
+from backtrail.encode import assemble, tree_walks
 from backtrail.encode.payload_format import Payload
 from backtrail.store import Thread
 
@@ -55,6 +56,45 @@ def test_a_wide_dict_unpacks_its_row_once_and_each_page_once(
         assert found == state and list(found["docs"]) == list(state["docs"])
         assert work["payloads"] == 1
         assert work["pages"] <= 2 + count / 8
+
+
+def test_a_wide_dict_that_was_loaded_is_loaded_and_saved_again_without_its_pages(
+    tmp_path: Path, work: Counter[str]
+) -> None:
+    state = {"docs": documents(300)}
+    with backtrail.open(tmp_path / "store.db") as store:
+        store.thread("t").save(state)
+    with backtrail.open(tmp_path / "store.db") as store:
+        assert store.thread("t").load() == state
+        assert work["pages"] > 2
+        work.clear()
+        assert store.thread("t").load() == state
+        state["docs"]["doc 7"] = "another"
+        store.thread("t").save(state)
+        assert store.thread("t").load() == state
+        assert work["pages"] == 0
+
+
+def test_the_nodes_of_a_wide_dict_are_visited_once(thread: Thread[Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    state = {"docs": documents(300)}
+    visited: list[int] = []
+    find = tree_walks._find_runs
+    monkeypatch.setattr(tree_walks, "_find_runs", lambda nodes: visited.append(len(nodes)) or find(nodes))
+    thread.save(state)
+    for _ in range(3):
+        assert thread.load() == state
+    assert [count for count in visited if count > 1] == [300]
+
+
+def test_a_wide_dict_keeps_its_order_whatever_its_values_are_and_wherever_they_lie(thread: Thread[Any]) -> None:
+    kinds: list[Any] = [TEXT, 1, [TEXT] * 3, {"a": TEXT, "b": {"c": TEXT * 2}}, "short", TEXT * 9]
+    docs: dict[str, Any] = {f"doc {n}": kinds[n % len(kinds)] for n in range(240)}
+    thread.save({"docs": docs})
+    for n in (3, 77, 78, 200):
+        docs[f"doc {n}"] = f"{n} {TEXT}"
+        thread.save({"docs": docs})
+        found = thread.load()["docs"]
+        assert found == docs and list(found) == list(docs)
 
 
 @pytest.mark.parametrize("count", [100, 400])

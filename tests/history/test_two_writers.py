@@ -189,4 +189,7 @@ def test_the_cache_of_tips_is_bounded() -> None:
     for n in range(12):
         store.thread(f"big{n}").save({"messages": [LONG * 100] * 300, "n": n})
     assert tips.size <= MAX_TIP_BYTES
+    before = tips.size
+    store.thread("wide").save({"documents": {f"key {n}": LONG for n in range(300)}})
+    assert tips.size >= before + 300 * len(LONG)
     assert store.thread("t0").save({"n": 1}, expect=store.thread("t0").head).step == 2

@@ -1,14 +1,15 @@
 """Assembles a value from a root and the payloads it points at.
 
-`rows_needed` lists the rows that a tree needs; the caller fetches them into `FetchedRows`; then `Assembler` builds. A
-list is decoded a few dozen rows at a time: joining everything first would move the text through the CPU cache twice.
+`Needs` has the rows that a tree needs (see `tree_walks`); the caller fetches them into `FetchedRows`; then `Assembler`
+builds. A list is decoded a few dozen rows at a time: joining everything first would move the text through the CPU cache
+twice.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right, insort
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any, NamedTuple, TypeGuard
+from typing import Any, TypeGuard
 
 from backtrail.encode.change_detection import RowIndex
 from backtrail.encode.frame import describe_row
@@ -25,106 +26,13 @@ from backtrail.encode.row_format import (
     Tree,
     unpack_page,
 )
+from backtrail.encode.tree_walks import RowRanges, SlotRun, Unread, WideDict, runs_of, unread_trees
 from backtrail.encode.values import Values, bytes_text
 from backtrail.errors import Corrupt
 
 _TOGETHER = 32  # rows decoded at once
 _SMALL = 128 * 1024  # bytes of dicts that are decoded at once
 _ENCODED = frozenset({Inline, Slot})
-
-RowRanges = dict[bytes, list[tuple[int, int]]]  # branch -> (first, last) of rows, ascending and apart
-
-
-def merge_spans(spans: Iterable[tuple[bytes, int, int]]) -> RowRanges:
-    """Row ranges by branch, overlapping and adjacent ones joined."""
-    ranges: RowRanges = {}
-    for branch, first, last in sorted(spans):
-        known = ranges.setdefault(branch, [])
-        if known and first <= known[-1][1] + 1:
-            known[-1] = (known[-1][0], max(known[-1][1], last))
-        else:
-            known.append((first, last))
-    return ranges
-
-
-class Needs:
-    """What is needed to assemble some nodes, found in one walk: rows, blobs, and how much it will be."""
-
-    __slots__ = ("blobs", "pieces", "size", "spans")
-
-    def __init__(self, nodes: Iterable[Node]) -> None:
-        self.spans: set[tuple[bytes, int, int]] = set()  #: (branch, first, last)
-        self.blobs: dict[bytes, None] = {}  #: ids, in the order of the nodes
-        self.size = 0  #: bytes, as the nodes tell them; those of a root itself are not counted
-        self.pieces = 0
-        self._add(nodes, None)
-
-    def _add(self, nodes: Iterable[Node], at: Slot | None) -> Slot | None:
-        size = 0
-        for node in nodes:
-            if type(node) is Slot:
-                size += node.size
-                if at is None or node.step != at.step or node.branch != at.branch:  # most lie in the row of the last
-                    self.spans.add((node.branch, node.step, node.step))
-                    at = node
-            elif type(node) is Inline:
-                continue
-            elif isinstance(node, Tree):
-                at = self._add((node.children or {}).values(), at)
-            elif isinstance(node, ListNode):
-                self.spans.update((piece.branch, piece.first, piece.last) for piece in node.pieces)
-                self.pieces += len(node.pieces)
-                size += node.size
-            elif isinstance(node, Blob):
-                self.blobs[node.id] = None
-                size += node.size
-        self.size += size
-        return at
-
-
-def pages_of(tree: Tree) -> Iterator[Page]:
-    """All pages of a tree and of the trees in it (all pages must have been fetched)."""
-    yield from tree.pages
-    for node in (tree.children or {}).values():
-        if isinstance(node, Tree):
-            yield from pages_of(node)
-
-
-def unread_pages(tree: Tree) -> Iterator[Page]:
-    """The pages in a tree that have not been fetched yet."""
-    if tree.children is None:
-        yield from tree.pages
-    else:
-        for node in tree.children.values():
-            if isinstance(node, Tree):
-                yield from unread_pages(node)
-
-
-class Unread(NamedTuple):
-    """A tree whose pages have not been fetched: the dict and the key that hold it, and how deep it lies."""
-
-    holder: dict[str, Node]
-    key: str
-    depth: int
-
-    @property
-    def tree(self) -> Tree:
-        tree = self.holder[self.key]
-        assert isinstance(tree, Tree)
-        return tree
-
-
-def unread_trees(holder: dict[str, Node], depth: int = 0) -> Iterator[Unread]:
-    """The trees under `holder` whose pages have not been fetched. Trees on the way to them are copied, so that the
-    children can be put in their place."""
-    for key, node in holder.items():
-        if type(node) is Tree:
-            if node.children is None:
-                yield Unread(holder, key, depth)
-            elif Tree in set(map(type, node.children.values())):
-                holder[key] = copy = Tree(node.type, dict(node.children), node.size, node.pages)
-                assert copy.children is not None
-                yield from unread_trees(copy.children, depth + 1)
 
 
 def _is_small(node: Node) -> TypeGuard[Tree]:
@@ -216,7 +124,7 @@ class Assembler:
         tree = unread.tree
         if unread.depth > MAX_TREE_DEPTH:
             raise Corrupt("a state", f"its tree is more than {MAX_TREE_DEPTH} levels deep")
-        children: dict[str, Node] = {}
+        children = WideDict()
         for page in tree.pages:
             children.update(self.page(page))
         unread.holder[unread.key] = Tree(tree.type, children, tree.size, tree.pages)
@@ -238,21 +146,15 @@ class Assembler:
     def _fields(self, children: dict[str, Node]) -> dict[str, Any]:
         """The values of a tree's children. Slots that follow each other in a row are decoded together, and so are small
         dicts, so that a wide dict costs little more than a list of its values."""
-        fields: dict[str, Any] = dict.fromkeys(children)
-        run: list[str] = []
-        first: Slot | None = None
-        branch, step, index = b"", -1, -1  # of the slot that would continue the run
+        runs, others, _ = runs_of(children)
+        fields: dict[str, Any] = dict.fromkeys(children) if others else {}  # in the order of the children
+        for run in runs:
+            self._slots(fields, run)
         small: dict[str, Node] = {}
         weight = 0
-        for key, node in children.items():
-            if type(node) is Slot:
-                if node.index != index or node.step != step or node.branch != branch:
-                    if first is not None:
-                        self._slots(fields, run, first)
-                    run, first, branch, step = [], node, node.branch, node.step
-                run.append(key)
-                index = node.index + 1
-            elif _is_small(node):
+        for key in others:
+            node = children[key]
+            if _is_small(node):
                 small[key] = node
                 weight += node.size
                 if weight > _SMALL:
@@ -260,8 +162,6 @@ class Assembler:
                     small, weight = {}, 0
             else:
                 fields[key] = self.value(node)
-        if first is not None:
-            self._slots(fields, run, first)
         fields.update(self._small(small))
         return fields
 
@@ -294,16 +194,16 @@ class Assembler:
             for key, node in children.items()
         }
 
-    def _slots(self, fields: dict[str, Any], keys: list[str], first: Slot) -> None:
-        """The values of as many slots as there are keys, from `first` on."""
-        where = describe_row(first.branch, first.step)
-        payload = self._rows.payload(first.branch, first.step)
+    def _slots(self, fields: dict[str, Any], run: SlotRun) -> None:
+        """The values of a run."""
+        branch, step, first, keys = run
+        where = describe_row(branch, step)
+        payload = self._rows.payload(branch, step)
+        if first + len(keys) > payload.slots:
+            raise Corrupt(where, f"it has no value number {payload.slots}, but a state points at it")
         for at in range(0, len(keys), _TOGETHER):
             some = keys[at : at + _TOGETHER]
-            start = first.index + at
-            if start + len(some) > payload.slots:
-                raise Corrupt(where, f"it has no value number {payload.slots}, but a state points at it")
-            data = payload.slots_between(start, start + len(some))
+            data = payload.slots_between(first + at, first + at + len(some))
             fields.update(zip(some, self._values.decode_items([data], len(some), where), strict=True))
 
     def items(self, listing: ListNode, index: RowIndex | None = None) -> list[Any]:

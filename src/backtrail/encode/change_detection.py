@@ -30,6 +30,7 @@ _PLAIN = frozenset({str, type(None), bytes, dict, list, tuple})  # `==` distingu
 _NUMBERS = frozenset({int, float, bool})
 _COPYABLE = _PLAIN | _NUMBERS
 _CONTAINERS = frozenset({dict, list, tuple})
+_ODD = frozenset({object})  # stands for a key that is not exactly a str
 _DEEP = 128
 _ENCODER = msgspec.msgpack.Encoder()
 Encode = Callable[[Any], bytes]
@@ -77,14 +78,32 @@ def has_odd_keys(value: Any) -> bool:
     return False
 
 
-def private(value: Any) -> Any:
-    """A copy of a value's containers that shares its leaves, all of which are immutable."""
+def private(value: Any, kinds: set[type]) -> Any:
+    """A copy of a value's containers that shares its leaves. The types in it are added to `kinds`: if these are all
+    copyable, the leaves are immutable."""
     kind = type(value)
+    kinds.add(kind)
     if kind is dict:
-        return {key: item if type(item) is str else private(item) for key, item in value.items()}
-    if kind is list:
-        return [item if type(item) is str else private(item) for item in value]
-    return tuple(map(private, value)) if kind is tuple else value
+        copy = {}
+        for key, item in value.items():
+            if type(key) is not str:
+                kinds |= _ODD
+            copy[key] = item if type(item) is str else private(item, kinds)
+        return copy
+    if kind is list or kind is tuple:
+        return kind([item if type(item) is str else private(item, kinds) for item in value])
+    return value
+
+
+def _copied(items: Sequence[Any]) -> tuple[list[Any], set[type]]:
+    """Private copies of items, and the types in them: a walk over each, as there are few."""
+    kinds: set[type] = {str}  # equal to no other plain value, so it does no harm where there is none
+    return [private(item, kinds) for item in items], kinds
+
+
+def _kinds_in(items: Sequence[Any]) -> frozenset[type]:
+    """The same types, of many items."""
+    return census(items) | _ODD if any(map(has_odd_keys, items)) else census(items)
 
 
 def same(one: Any, other: Any) -> bool:
@@ -129,17 +148,18 @@ class ListSnapshot:
         return len(self.items) if self.encoded is None else len(self.encoded)
 
     def extend(self, items: Sequence[Any], owned: bool = False) -> None:
-        """Add items at the end; `owned` as above."""
+        """Add items at the end, which can be encoded; `owned` as above."""
         if self.identity:
             self.items.extend(items)
             return
-        self.kinds |= census(items)
-        if self.encoded is None and (not self.kinds <= _COPYABLE or any(map(has_odd_keys, items))):
+        copies, kinds = (items, _kinds_in(items)) if owned else _copied(items)
+        self.kinds |= kinds
+        if self.encoded is None and not self.kinds <= _COPYABLE:
             self._switch_to_encodings()
         if self.encoded is not None:
             self.encoded.extend(map(self._encode, items))
             return
-        self.items.extend(items if owned else map(private, items))
+        self.items.extend(copies)
         if self.kinds & _NUMBERS:
             try:
                 if self.packed is None:

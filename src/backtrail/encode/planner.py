@@ -33,6 +33,7 @@ from backtrail.encode.row_format import (
     pack_page,
     split_pages,
 )
+from backtrail.encode.tree_walks import WideDict
 from backtrail.encode.values import MAX_DEPTH, MAX_VALUE, Values, text_bytes
 from backtrail.errors import EncodeError, InvalidInput
 
@@ -373,7 +374,7 @@ class Planner:
             else:
                 self._slots.append(pack_page(page, self._branch))
                 pages.append(Page(self._branch, self._step, len(self._slots) - 1))
-        return Tree(name, children, size, tuple(pages))
+        return Tree(name, WideDict(children), size, tuple(pages))
 
     def _finish(self, tree: Tree) -> PlannedRow:
         if len(self._slots) > 0xFFFF or len(self._sections) > 0xFFFF:

@@ -355,10 +355,10 @@ def _pack(node: Node, here: bytes, table: list[bytes]) -> Any:
         ]
         at = [_index(tail.branch, here, table), tail.stream, tail.items, tail.offset]
         return [_LIST, node.count, node.size, at, pieces]
-    if isinstance(node, Inline | Blob):
-        return node
     if isinstance(node, Slot):
         return [_SLOT, _index(node.branch, here, table), node.step, node.index, node.size, node.check]
+    if not isinstance(node, Tree):
+        return node
     if node.pages:
         pages = [[_index(page.branch, here, table), page.step, page.index] for page in node.pages]
         return [_PAGED_TREE, node.type, node.size, pages]

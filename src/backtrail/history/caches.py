@@ -22,6 +22,7 @@ from backtrail.encode.change_detection import KnownLists
 from backtrail.encode.payload_format import only_section
 from backtrail.encode.piece_table import pieces_between
 from backtrail.encode.row_format import ListNode, Root
+from backtrail.encode.tree_walks import may_be_wide
 from backtrail.encode.values import Values, is_plain
 from backtrail.engines.base import Branch, Engine, Head, Position
 from backtrail.engines.process_fork import ForkSafe
@@ -30,7 +31,7 @@ from backtrail.history.row_cache import RowCache
 from backtrail.lru import LRU
 
 MAX_TIPS = 4096  # threads
-MAX_TIP_BYTES = 128 * 1024 * 1024  # encoded bytes of the lists in cached tips
+MAX_TIP_BYTES = 128 * 1024 * 1024  # encoded bytes of the states whose lists or large dicts are in cached tips
 MAX_IDS = 1 << 17  # 200 bytes each; a lineage that has more asks the engine for each of them
 MAX_SAME_ID = 1024  # rows of one id that are read: deleted ones, and those of other threads of the lineage
 MAX_TAILS = 4096  # streams
@@ -93,7 +94,7 @@ class TipCache(ForkSafe):
             other = self._tips.pop(thread)
             if other is not None and other.head.version > tip.head.version and other.head.owner == tip.head.owner:
                 tip = other
-            self._tips.put(thread, tip, 1024 + (tip.head.size if tip.lists else 0))
+            self._tips.put(thread, tip, 1024 + (tip.head.size if tip.lists or may_be_wide(tip.root.tree) else 0))
 
     def __len__(self) -> int:
         return len(self._tips)
@@ -166,6 +167,8 @@ class IdCache(ForkSafe):
 
     def saved(self, before: Head, now: Head, id: bytes, position: Position) -> None:
         """Record that a save of this process moved a head from `before` to `now`, with a checkpoint at `position`."""
+        if now.thread not in self._threads:  # most callers let us choose the ids
+            return
         with self._lock:
             known = self._threads.peek(now.thread)
             if known is None or known.head != before:

@@ -13,11 +13,11 @@ from functools import cached_property
 import msgspec
 from blake3 import blake3
 
-from backtrail.encode.assemble import pages_of, unread_pages
 from backtrail.encode.frame import BEFORE, BEHIND, describe_row
 from backtrail.encode.payload_format import unpack_payload
 from backtrail.encode.row_format import Blob, ListNode, Piece, Root, Slot, leaves, unpack_root
 from backtrail.encode.seal import data_key_of
+from backtrail.encode.tree_walks import pages_of, unread_pages
 from backtrail.engines.base import LAST_STEP, Branch, Head, Position, Row, changes_of
 from backtrail.engines.branch_origins import (
     first_step,

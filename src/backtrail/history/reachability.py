@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 import msgspec
 
-from backtrail.encode.assemble import Needs, RowRanges, merge_spans, pages_of
+from backtrail.encode.tree_walks import Needs, RowRanges, merge_spans, pages_of
 from backtrail.engines.base import Position
 from backtrail.engines.branch_origins import previous_position
 from backtrail.errors import Corrupt, OverBudget, UnsafePath, UnsupportedFormat

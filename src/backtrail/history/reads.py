@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from backtrail.encode.frame import describe_row
 from backtrail.encode.planner import PlannedRow
 from backtrail.encode.record_types import conform
-from backtrail.encode.row_format import ListNode, Root, Tree
+from backtrail.encode.row_format import ListNode, Root
 from backtrail.encode.values import Values
 from backtrail.engines.base import LAST_STEP, Head, Position, Row
 from backtrail.engines.branch_origins import previous_position
@@ -75,7 +75,7 @@ async def _load(thread: ThreadHandle[S], at: Any, as_: Any) -> Any:
             root = tip.root
             reader.begin(describe_row(*position))
         else:
-            root = await reader.root(*position, row.root, deep=False)
+            root = await reader.root(*position, row.root)
         return root, await reader.value(root.tree)
 
     root, state = await through_cache(context, read)
@@ -184,15 +184,10 @@ async def _read_row(thread: ThreadHandle[S], at: Any, salvage: bool = False) -> 
 
 
 def _remember_tip(thread: ThreadHandle[S], head: Head, row: Row, root: Root) -> None:
-    """Cache the tip that was read, so that the next save does not read it; not if pages of its tree are missing."""
+    """Cache the tip that was read, with all pages of its tree, so that the next save or load does not read it."""
     context = thread.context
-    if context.spool is None and context.caches.tips.peek(thread.id) is None and _has_all_pages(root.tree):
+    if context.spool is None and context.caches.tips.peek(thread.id) is None:
         context.caches.tips.put(Tip(head, open_note(context.frames, head), row.digest, root, None))
-
-
-def _has_all_pages(tree: Tree) -> bool:
-    children = tree.children
-    return children is not None and all(_has_all_pages(node) for node in children.values() if isinstance(node, Tree))
 
 
 # -- checkpoints -------------------------------------------------------------------------------------------------------

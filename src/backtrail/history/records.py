@@ -27,7 +27,7 @@ from backtrail.history.save_arguments import Facts
 from backtrail.model import Checkpoint, ThreadInfo
 
 _ENCODER = msgspec.msgpack.Encoder()
-_EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
+_EPOCH, _MICROSECOND = dt.datetime(1970, 1, 1, tzinfo=dt.UTC), dt.timedelta(microseconds=1)
 _HEAD_WORDS = struct.Struct("<QQQQQQ")
 NO_DIGEST = bytes(16)  # stands for the row before a thread's first one
 LAST_TIME = 253_402_300_799_999_999  # microseconds: the end of the year 9999, the last one that a datetime can have
@@ -365,7 +365,7 @@ def move_head(
 
 def to_datetime(micros: int) -> dt.datetime:
     """A time from microseconds since 1970."""
-    return _EPOCH + dt.timedelta(microseconds=micros)
+    return _EPOCH + _MICROSECOND * micros  # half the time of making a timedelta by name
 
 
 def read_step(frames: Frames, branch: bytes, step: Step | Row) -> tuple[Meta, MarkBody | None]:

@@ -11,10 +11,10 @@ from typing import Any
 
 import msgspec
 
-from backtrail.encode.assemble import unread_pages
 from backtrail.encode.frame import BEFORE, BEHIND, describe_row
 from backtrail.encode.payload_format import pack_payload, unpack_payload
 from backtrail.encode.row_format import Blob, Node, Root, Tree, pack_page, pack_root, unpack_page, unpack_root
+from backtrail.encode.tree_walks import unread_pages
 from backtrail.engines.base import Branch, Head, Mark, NewRow, Position, Row
 from backtrail.engines.branch_origins import first_step, previous_position
 from backtrail.errors import InvalidInput

@@ -6,21 +6,14 @@ import time
 from collections.abc import Awaitable, Callable, Container, Iterable, Sequence
 from typing import Any, TypeVar
 
-from backtrail.encode.assemble import (
-    Assembler,
-    FetchedRows,
-    Needs,
-    RowRanges,
-    merge_spans,
-    unread_pages,
-    unread_trees,
-)
+from backtrail.encode.assemble import Assembler, FetchedRows
 from backtrail.encode.budget import Meter, Where
 from backtrail.encode.change_detection import KnownList, KnownLists, ListSnapshot, RowIndex
 from backtrail.encode.frame import describe_row
 from backtrail.encode.payload_format import Section
 from backtrail.encode.piece_table import join_adjacent, pieces_between, reads_too_much
 from backtrail.encode.row_format import Inline, ListNode, Node, Page, Piece, Root, Tree, unpack_root
+from backtrail.encode.tree_walks import Needs, RowRanges, merge_spans, unread_pages, unread_trees
 from backtrail.encode.values import Values
 from backtrail.errors import Corrupt, InvalidInput
 from backtrail.history.context import Context
