@@ -267,10 +267,10 @@ def test_the_runs_of_a_killed_worker_are_handed_on_and_no_step_is_done_twice(tmp
 @pytest.mark.slow
 @pytest.mark.linux
 def test_a_worker_that_was_stopped_for_longer_than_its_lease_cannot_record(tmp_path: Path, monkeypatch: Any) -> None:
-    from backtrail.run import lease, sync_api
+    from backtrail.run import heartbeat, lease
 
     monkeypatch.setattr(lease, "TTL", 0.3)
-    monkeypatch.setattr(sync_api, "TTL", 0.3)
+    monkeypatch.setattr(heartbeat, "TTL", 0.3)
     url, log = str(tmp_path / "s.db"), tmp_path / "log"
 
     def task(run: backtrail.Run, input: Any) -> None:

@@ -25,12 +25,11 @@ import msgspec
 from blake3 import blake3
 
 from backtrail.encode.values import Values
-from backtrail.errors import EncodeError, StepAmbiguous, StepChanged, StepFailed
+from backtrail.errors import EncodeError, StepAmbiguous, StepChanged
 from backtrail.history.records import LAST_TIME, to_datetime
 from backtrail.run.model import Failure, Key, StepInfo
 
 STEP, ASK, SLEEP = "step", "ask", "sleep"
-MAX_MESSAGE = 4096  # characters of an exception's message that are recorded
 
 
 class Identity(NamedTuple):
@@ -152,23 +151,6 @@ def record_of(identity: Identity, args: bytes, at: int, **outcome: Any) -> Recor
         at=at,
         **outcome,
     )
-
-
-def failure_of(error: BaseException) -> Failure:
-    """An exception in the form that is recorded. A recorded failure that is raised again stays what it was."""
-    if isinstance(error, StepFailed):
-        return Failure(error.type, error.reason)
-    try:
-        message = str(error)
-    except Exception as broken:  # noqa: BLE001  # an exception of the user whose __str__ raises
-        message = f"(its message cannot be had: {type(broken).__qualname__})"
-    clean = message[:MAX_MESSAGE].encode("utf-8", "replace").decode()
-    return Failure(class_name(type(error)), clean)
-
-
-def class_name(cls: type[BaseException]) -> str:
-    """The name of a class, with its module unless it is built in."""
-    return cls.__qualname__ if cls.__module__ == "builtins" else f"{cls.__module__}.{cls.__qualname__}"
 
 
 class Recording:

@@ -88,7 +88,10 @@ class RunState(RunLease):
         self.recording = Recording(self.id)
         self.at_work = False  # True inside a with block
         self.stopping: Callable[[], bool] = bool  # True once its worker is to end: the run stops before its next step
+        self.check_start: Callable[[], object] = bool  # raises if the run, as it was read, is not to be started
+        self.marked_after = 0.0  # seconds after which a run that has saved nothing yet is marked as running; 0: not
         self._resumed = False  # True until the first commit after entering, which marks the run as running
+        self._entered: bytes | None = None  # the checkpoint at which it was entered
         self._planned: Waiting | None = None  # while that is being committed
         self._queue: list[Entry] = []
         self._failing: list[tuple[BaseException, Record]] = []
@@ -128,20 +131,19 @@ class RunState(RunLease):
         await self.load()
         if self.status == "finished":
             raise RunFinished(self.id, self.result)
-        self.at_work, self._resumed = True, self.status != "running"
+        self.check_start()
+        self.at_work, self._resumed, self._entered = True, self.status != "running", self.thread.base_id
         self._failing.clear()
 
     async def load(self) -> bool:
         """Fill the attributes from the last checkpoint; False if there is none."""
-        self.thread.context.check_open()
-        head = await self.thread.context.engine.head(self.id)
-        if head is not None and base_kind(head.kind) != KIND:
-            raise InvalidInput(f"{self.id!r} is a {head.kind}, not a run: choose another id")
         try:
             state = await self.thread.load()
         except ThreadNotFound:
             self.loaded = True
             return False
+        if base_kind(self.thread.loaded_kind) != KIND:
+            raise InvalidInput(f"{self.id!r} is a {self.thread.loaded_kind}, not a run: choose another id")
         fields = self._fields(state)
         fields["task"] = self.task or fields["task"]
         for name, value in fields.items():

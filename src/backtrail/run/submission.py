@@ -85,7 +85,8 @@ async def due(context: Context, prefix: str = "", limit: int | None = None) -> l
         after: str | None = None
         while page := await list_heads(context, prefix, _PAGE, after, KINDS[status], exact=True):
             after = page[-1].thread
-            infos = [await RUNS.info(context, head) for head in page]
-            found += [info for info in infos if info.due_at is not None and info.due_at.timestamp() * 1e6 <= now]
+            for head in page:
+                if 0 < (await RUNS.schedule(context, head)).due <= now:
+                    found.append(await RUNS.info(context, head))
     found.sort(key=lambda info: (info.due_at, info.id))
     return found[: check_limit(limit)]
