@@ -27,7 +27,7 @@ from backtrail.run.commands import current_step
 from backtrail.run.failures import failure_of, is_suspension, shown_with
 from backtrail.run.listing import ASKED, DUE, NUMBERS, STEPS, Question
 from backtrail.run.model import Failure, Key
-from backtrail.run.recording import ASK, Identity, Record, Recording, read_record
+from backtrail.run.recording import ASK, Identity, Record, Recording, read_records
 from backtrail.run.run_state import ENDED, ERROR, RESULT, SEGMENT, TOKEN, Entry, RunState, Waiting
 
 ANSWERED = "answered"  #: the custom field of a checkpoint that an answer made
@@ -72,8 +72,8 @@ class RunCore(RunState):
         root = await self.thread.read_root(newer[0].id)
         tail = await self.thread.tail(STEPS, at, newer[0].id)
         picked = await self.thread.pick([ASKED], newer[0].id)
-        for item in tail:
-            self.recording.add(read_record(item))
+        for record in read_records(tail):
+            self.recording.add(record)
         self.asked = self._read_asked(picked.get(ASKED, {}))
         self.status, self._resumed = "waiting" if self.asked else "ready", True
         self.thread.base_id = root.checkpoint
@@ -195,7 +195,7 @@ class RunCore(RunState):
 
     def step_key(self, identity: Identity) -> str:
         """The idempotency key of a step. A fork of the run has others."""
-        packed = msgspec.msgpack.encode((self.id, *identity))
+        packed = msgspec.msgpack.encode((self.id, *msgspec.structs.astuple(identity)))
         return str(uuid.UUID(bytes=blake3(self.token + packed).digest(16)))
 
     def copy_of(self, value: Any) -> Any:

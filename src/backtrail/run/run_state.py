@@ -23,7 +23,7 @@ from backtrail.model import MAX_NUMBER, Checkpoint, Status, short_repr
 from backtrail.run.lease import RunLease
 from backtrail.run.listing import ASKED, DUE, KIND, NUMBERS, RUNS, STEPS, SUBMITTED, Question, read_question
 from backtrail.run.model import Failure, Outcome, StepInfo
-from backtrail.run.recording import Identity, Record, Recording, read_record
+from backtrail.run.recording import Identity, Record, Recording, read_records
 
 _FIELDS: dict[str, type] = {
     "task": str,
@@ -193,7 +193,7 @@ class RunState(RunLease):
         if wrong is not None:
             raise self.unreadable(f"state[{wrong!r}] is {short_repr(state[wrong])}")
         try:
-            self.recording = Recording(self.id, segment, map(read_record, steps))
+            self.recording = Recording(self.id, segment, read_records(steps))
             self.error = msgspec.convert(state.get(ERROR), Failure | None)
         except ValueError as error:
             raise self.unreadable(f"its recording makes no sense: {error}") from error
@@ -228,7 +228,7 @@ class RunState(RunLease):
         """The recorded steps, oldest first, as the store has them."""
         found = (await self.thread.pick([STEPS])).get(STEPS, [])
         try:
-            records = Recording(self.id, 0, map(read_record, found)).steps.values()
+            records = Recording(self.id, 0, read_records(found)).steps.values()
             return [record.info() for record in records]
         except (ValueError, TypeError) as error:
             raise self.unreadable(f"its recording makes no sense: {error}") from error
