@@ -151,8 +151,8 @@ class Store:
         return finish(RUNS.of_status(self._core.context, prefix, limit, after, status))
 
     def pending(self, prefix: str = "", limit: int | None = None, after: str | None = None) -> list[Pending]:
-        """List the questions that wait for an answer, newest first; `after` is the id of the last run of the page before.
-        The questions of one run are never on two pages: a page may have some more than `limit`."""
+        """List the questions that wait for an answer, newest first; `after` is the id of the last run of the page
+        before. The questions of one run are never on two pages: a page may have some more than `limit`."""
         from backtrail.run import RUNS
 
         return finish(RUNS.pending(self._core.context, prefix, limit, after))

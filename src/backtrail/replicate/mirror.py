@@ -171,8 +171,8 @@ class Mirror(DelegatingEngine, WritesInGenerations, Mirrored):
         self.replicator.wake()
 
     async def lease(self, name: str, owner: str, ttl: float) -> Lease | Taken:
-        """Only the active side knows a lease. Its token has the generation in it: the other side may have given the same
-        number to somebody else, so a failover ends the leases that were held before."""
+        """Only the active side knows a lease. Its token has the generation in it, because the other side may have given
+        the same number to somebody else: so a failover ends the leases that were held before."""
         while True:
             generation = (await self._start()).generation
             answer = await super().lease(name, owner, ttl)

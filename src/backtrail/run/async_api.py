@@ -21,9 +21,9 @@ from backtrail.history.validation import check_seconds
 from backtrail.model import At, Checkpoint
 from backtrail.run import forking, questions, steps
 from backtrail.run.commands import Call, Commands, Pause, Write, current_step, enter_run, leave_run
+from backtrail.run.failures import is_suspension
 from backtrail.run.lease import TTL
 from backtrail.run.model import Done, Key, Outcome, Retry, StepInfo
-from backtrail.run.failures import is_suspension
 from backtrail.run.run_core import RunCore
 from backtrail.run.steps import OnChange, StepOptions
 from backtrail.run.sync_api import Attributes, Raised

@@ -156,8 +156,8 @@ class RunListing(CaptionedListing[RunInfo]):
     async def pending(
         self, context: Context, prefix: str = "", limit: int | None = None, after: str | None = None
     ) -> list[Pending]:
-        """The open questions of waiting runs, newest first. Those of one run stay together, because the next page begins
-        after a run: so a page may have some more than `limit`."""
+        """The open questions of waiting runs, newest first. Those of one run stay together, because the next page
+        begins after a run: so a page may have some more than `limit`."""
         found: list[Pending] = []
         for head in await list_heads(context, prefix, limit, after, KINDS["waiting"], exact=True):
             try:

@@ -63,7 +63,11 @@ def ask(core: RunCore, name: str, question: Any, about: Any, form: Any, expires:
         while (record := core.recording.steps.get(identity)) is None:
             entry = core.asked.get(name)
             now = now_micros()
-            if entry is None or entry.digest != digest or (entry.segment, entry.n) != (identity.segment, identity.occurrence):
+            if (
+                entry is None
+                or entry.digest != digest
+                or (entry.segment, entry.n) != (identity.segment, identity.occurrence)
+            ):
                 entry = Question(
                     question=question,
                     about=about,

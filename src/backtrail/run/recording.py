@@ -170,6 +170,7 @@ class Recording:
         self.segment = segment
         self.count = 0  #: items of `state["steps"]`
         self.steps: dict[Identity, Record] = {}
+        self._parted = segment > 0  # by checkpoints: then some steps are from before the last one
         self._calls: _Calls | None = None  # see `_known_calls`
         self._had: set[Identity] = set()
         self._counts: dict[tuple[str, str], int] = {}  # occurrences in this segment
@@ -179,6 +180,7 @@ class Recording:
             if record.key is None and not record.reopened:  # written out: a long run has ten thousand of them
                 self.count += 1
                 self.steps[Identity(record.kind, record.name, None, record.segment, record.n)] = record
+                self._parted = self._parted or record.segment > 0
             else:
                 self.add(record)
 
@@ -191,6 +193,7 @@ class Recording:
             if record.reopened and known is not None:
                 record = msgspec.structs.replace(known, reopened=True)
             self.steps[identity] = record
+            self._parted = self._parted or record.segment > 0
             if self._calls is not None and (known is None or known.args != record.args):
                 self._add_call(self._calls, identity, record)
 
@@ -211,6 +214,7 @@ class Recording:
         """A checkpoint was saved: occurrences are counted anew."""
         with self._guard:
             self.segment += 1
+            self._parted = True
             self._counts.clear()
 
     def claim(self, kind: str, name: str, key: Key | None, args: bytes, *, rerun: bool = False) -> Identity:
@@ -242,7 +246,7 @@ class Recording:
             return Identity(kind, name, key, 0, 0)
         here = Identity(kind, name, None, self.segment, self._counts.get((kind, name), 0) + 1)
         record = self.steps.get(here)
-        if (record is not None and record.args == args) or not self.segment:
+        if (record is not None and record.args == args) or not self._parted:
             return here
         before = [one for one in self._known_calls().get((kind, name, args), ()) if one.segment != self.segment]
         for one in before:

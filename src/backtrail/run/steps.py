@@ -17,8 +17,8 @@ from backtrail.errors import EncodeError, InvalidInput, StepError, StepUncertain
 from backtrail.history.records import now_micros
 from backtrail.history.validation import check_name
 from backtrail.run.commands import Call, Commands, Pause, StepScope, Write, current_step
-from backtrail.run.model import Done, Key, Retry, check_classes
 from backtrail.run.failures import failure_of, rebuild
+from backtrail.run.model import Done, Key, Retry, check_classes
 from backtrail.run.recording import STEP, Identity, Record, digest_of_call, record_of
 
 if TYPE_CHECKING:
