@@ -1,4 +1,4 @@
-"""Agents of the frameworks inside of a durable run: their calls are steps, done once, on every engine."""
+"""Agents of the frameworks inside of a durable run: their calls are steps, done once, on every engine that outlives a process."""
 
 from __future__ import annotations
 
@@ -32,7 +32,6 @@ from backtrail.adapters.langgraph import durable_tool as durable_graph_tool
 from backtrail.adapters.openai_agents import durable_tool as durable_openai_tool
 from backtrail.adapters.openai_agents import run_with_approvals
 from backtrail.adapters.pydantic_ai import BacktrailDurability
-from backtrail.engines.memory import MemoryEngine
 from fix_stores import EVERY_ENGINE, address
 
 
@@ -49,10 +48,8 @@ class Place:
         return await backtrail.aio.open(self.url, **self.options)
 
 
-@pytest.fixture(params=EVERY_ENGINE)
+@pytest.fixture(params=[engine for engine in EVERY_ENGINE if engine != "memory"])  # that is gone with its process
 def place(request: pytest.FixtureRequest, tmp_path: Path) -> Place:
-    if request.param == "memory":
-        return Place(MemoryEngine(), {})
     return Place(*address(request.param, "durable", tmp_path, request))
 
 
