@@ -34,7 +34,7 @@ def show_targets(console: Console, targets: Sequence[Target], quick: bool) -> No
         table.add_column(column, justify="right" if column in ("asked", "measured", "measured / asked") else "left")
     for target in targets:
         reached = "[green]yes[/green]" if target.reached else "[red]no[/red]"
-        ratio = f"{target.measured / target.limit:.2f}"
+        ratio = f"{target.measured / target.limit:.2f}" if target.limit else ""
         table.add_row(target.workload, target.what, target.asked, target.found, ratio, reached, target.note)
     console.print(table)
     missed = sum(not target.reached for target in targets)
