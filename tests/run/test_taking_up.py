@@ -13,6 +13,8 @@ from typing import Any
 import pytest
 
 import backtrail
+from backtrail.engines.coroutines import finish
+from backtrail.run.work_core import WorkCore
 from fix_stores import open_stores
 
 
@@ -128,3 +130,30 @@ def test_a_run_that_fails_because_of_a_run_inside_of_it_counts_as_taken_and_is_l
     assert outcome.status == "failed"
     assert "LockTimeout" in outcome.error.type
     assert "run 'r' failed" in caplog.text
+
+
+def test_a_worker_reads_runs_that_sleep_once_and_then_only_new_ones(monkeypatch: Any, later: Any) -> None:
+    read: list[int] = []
+    with backtrail.open("memory:") as store:
+        engine = store._core.context.engine
+        listing = engine.threads
+
+        async def counting(**options: Any) -> Any:
+            found = await listing(**options)
+            read.append(len(found))
+            return found
+
+        monkeypatch.setattr(engine, "threads", counting)
+        for number in range(300):
+            store.submit("t", id=f"r{number}", at=3600)
+        worker = WorkCore(store._core.context, {"t": print}, 1, 1.0)
+        assert finish(worker.find()) == []
+        assert sum(read) == 300
+        later(60)
+        finish(worker.find())
+        read.clear()
+        store.submit("t", id="another", at=60)
+        assert finish(worker.find()) == []
+        assert sum(read) == 64
+        later(61)
+        assert finish(worker.find()) == ["another"]

@@ -59,7 +59,7 @@ class WorkCore:
         self.tasks: dict[str, Callable[..., Any]] = dict(tasks)
         self.workers = workers
         self._asleep: dict[str, int] = {}  # when each run that sleeps or waits goes on
-        self._seen = dict.fromkeys(WAITING, 0)  # the newest change among them that was read
+        self._looked = dict.fromkeys(WAITING, 0)  # when they were read last; 0: never
         self._read_all_at = 0.0
         self._look_behind_at = 0.0
         self._refused: dict[str, float] = {}
@@ -124,7 +124,7 @@ class WorkCore:
         again = began >= self._read_all_at
         if again:
             self._asleep.clear()
-            self._seen = dict.fromkeys(self._seen, 0)
+            self._looked = dict.fromkeys(WAITING, 0)
         for status in WAITING:
             await self._read_new(status)
         if again:
@@ -136,15 +136,17 @@ class WorkCore:
         return due
 
     async def _read_new(self, status: str) -> None:
-        seen, limit, after = self._seen[status], 64, None
+        """Read those that have changed since the last look; the clocks of other machines may be a little behind."""
+        now, since = now_micros(), self._looked[status] - _SKEW
+        limit, after = 64, None
         while True:
             page = await self._page(status, after, limit)
             for head in page:
                 known = await RUNS.schedule(self.context, head)
                 if known.due and known.submitted_for in self.tasks:
                     self._asleep[head.thread] = known.due
-                self._seen[status] = max(self._seen[status], head.updated)
-            if len(page) < limit or page[-1].updated < seen - _SKEW:
+            if len(page) < limit or page[-1].updated < since:
+                self._looked[status] = now
                 return
             after, limit = page[-1].thread, _PAGE
 
