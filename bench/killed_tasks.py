@@ -114,7 +114,7 @@ def tasks_run_again(kind: str) -> int:
 
 
 class Moments:
-    """When each task returned, when the program had its result, when the saver was called, and when it had stored it."""
+    """When each task returned, the program had its result, the saver was called, and the saver had stored it."""
 
     def __init__(self) -> None:
         self.returned, self.had, self.called, self.stored = (dict[int, float]() for _ in range(4))
@@ -166,9 +166,9 @@ def show_trace(rounds: int) -> None:
         }
         pairs = [(one.had[n], one.called[n], one.stored[n]) for one in seen for n in range(TASKS)]
         print(
-            f"{kind}: after a task's function returned, the program had the result after {after['had']:,.0f} µs, the saver "
-            f"was called after {after['called']:,.0f} µs and had stored it after {after['stored']:,.0f} µs; of {len(pairs)} "
-            f"tasks the program had the result before the saver was called in {sum(h < c for h, c, _ in pairs)}, and "
+            f"{kind}: after a task's function returned, the program had the result after {after['had']:,.0f} µs, the "
+            f"saver was called after {after['called']:,.0f} µs and had stored it after {after['stored']:,.0f} µs; "
+            f"of {len(pairs)} tasks the program had the result before the saver was called in {sum(h < c for h, c, _ in pairs)}, and "
             f"before it was stored in {sum(h < s for h, _, s in pairs)}; load {os.getloadavg()[0]:.1f}",
             flush=True,
         )
