@@ -168,8 +168,9 @@ def show_trace(rounds: int) -> None:
         print(
             f"{kind}: after a task's function returned, the program had the result after {after['had']:,.0f} µs, the "
             f"saver was called after {after['called']:,.0f} µs and had stored it after {after['stored']:,.0f} µs; "
-            f"of {len(pairs)} tasks the program had the result before the saver was called in {sum(h < c for h, c, _ in pairs)}, and "
-            f"before it was stored in {sum(h < s for h, _, s in pairs)}; load {os.getloadavg()[0]:.1f}",
+            f"of {len(pairs)} tasks the program had the result before the saver was called in "
+            f"{sum(had < called for had, called, _ in pairs)}, and before it was stored in "
+            f"{sum(had < stored for had, _, stored in pairs)}; load {os.getloadavg()[0]:.1f}",
             flush=True,
         )
 

@@ -1,4 +1,4 @@
-"""Agents of the frameworks in a durable run: their calls are steps, done once, on each engine that outlives a process."""
+"""Agents in a durable run: their calls are steps, done once, on every engine that outlives a process."""
 
 from __future__ import annotations
 
