@@ -7,12 +7,18 @@ the next process, forked from one that has only imported the modules, resumes th
 task in the background, so a saver has until then, and how far it gets depends on what else the machine does: rounds
 alternate between LangGraph's own `SqliteSaver` and backtrail, both with synchronous = FULL, and the load is shown. In
 the third kind, each task's work is a step of a durable run around the graph.
+
+    .venv-adapters/bin/python -m bench.killed_tasks --trace
+
+shows why: nobody is killed, and for each task the clock is read when its function returns, when the program has its
+result, when LangGraph calls the saver, and when the saver has stored it.
 """
 
 from __future__ import annotations
 
 import argparse
 import contextlib
+import functools
 import os
 import signal
 import sqlite3
@@ -21,9 +27,11 @@ import tempfile
 import traceback
 from collections import Counter
 from pathlib import Path
-from statistics import mean, pstdev
+from statistics import mean, median, pstdev
+from time import perf_counter
 from typing import Any
 
+from langgraph._internal._constants import RETURN
 from langgraph.checkpoint.sqlite import SqliteSaver
 from langgraph.errors import EmptyInputError
 from langgraph.func import entrypoint, task
@@ -39,7 +47,9 @@ KINDS = ("SqliteSaver", "backtrail", STEPS)
 def make_saver(kind: str, path: Path, store: backtrail.Store) -> Any:
     if kind != "SqliteSaver":
         return BacktrailSaver(store)
-    return SqliteSaver(sqlite3.connect(path, check_same_thread=False))
+    connection = sqlite3.connect(path, check_same_thread=False)
+    connection.execute("PRAGMA synchronous = FULL")
+    return SqliteSaver(connection)
 
 
 def live(kind: str, path: Path, log: Path) -> None:
@@ -103,10 +113,76 @@ def tasks_run_again(kind: str) -> int:
     return sum(times > 1 for times in runs.values())
 
 
+class Moments:
+    """When each task returned, the program had its result, the saver was called, and the saver had stored it."""
+
+    def __init__(self) -> None:
+        self.returned, self.had, self.called, self.stored = (dict[int, float]() for _ in range(4))
+
+    def of_saver(self, put_writes: Any) -> Any:
+        """The method of a saver, with a look at the clock before and after it."""
+
+        @functools.wraps(put_writes)  # LangGraph looks at its parameters
+        def timed(config: Any, writes: Any, *args: Any, **named: Any) -> None:
+            numbers = [value for channel, value in writes if channel == RETURN]
+            now = perf_counter()
+            put_writes(config, writes, *args, **named)
+            for number in numbers:
+                self.called[number], self.stored[number] = now, perf_counter()
+
+        return timed
+
+
+def trace(kind: str) -> Moments:
+    """One run of the graph in which nobody is killed."""
+    moments = Moments()
+    with tempfile.TemporaryDirectory() as directory, backtrail.open(Path(directory, "s.db")) as store:
+        saver = make_saver(kind, Path(directory, "graph.db"), store)
+        saver.put_writes = moments.of_saver(saver.put_writes)
+
+        @task
+        def work(n: int) -> int:
+            moments.returned[n] = perf_counter()
+            return n
+
+        @entrypoint(checkpointer=saver)
+        def flow(n: int) -> int:
+            for i in range(n):
+                work(i).result()
+                moments.had[i] = perf_counter()
+            return n
+
+        flow.invoke(TASKS, {"configurable": {"thread_id": "t"}})
+    return moments
+
+
+def show_trace(rounds: int) -> None:
+    """Medians over all tasks, in microseconds after a task's function returned."""
+    for kind in KINDS[:2]:
+        seen = [trace(kind) for _ in range(rounds)]
+        after = {
+            what: median(getattr(one, what)[n] - one.returned[n] for one in seen for n in range(TASKS)) * 1e6
+            for what in ("had", "called", "stored")
+        }
+        pairs = [(one.had[n], one.called[n], one.stored[n]) for one in seen for n in range(TASKS)]
+        print(
+            f"{kind}: after a task's function returned, the program had the result after {after['had']:,.0f} µs, the "
+            f"saver was called after {after['called']:,.0f} µs and had stored it after {after['stored']:,.0f} µs; "
+            f"of {len(pairs)} tasks the program had the result before the saver was called in "
+            f"{sum(had < called for had, called, _ in pairs)}, and before it was stored in "
+            f"{sum(had < stored for had, _, stored in pairs)}; load {os.getloadavg()[0]:.1f}",
+            flush=True,
+        )
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(prog="bench.killed_tasks", description=__doc__)
     parser.add_argument("--rounds", type=int, default=12)
+    parser.add_argument("--trace", action="store_true", help="kill nobody, and show when each thing happens")
     options = parser.parse_args()
+    if options.trace:
+        show_trace(options.rounds)
+        return 0
     again: dict[str, list[int]] = {kind: [] for kind in KINDS}
     for number in range(options.rounds):
         for kind in KINDS if number % 2 == 0 else KINDS[::-1]:

@@ -15,7 +15,7 @@ from typing import Any
 
 import backtrail
 
-THREADS = 4  #: of each worker of ours; a queue of DBOS has its defaults, which set no limit
+THREADS = 16  #: of each worker of ours; a queue of DBOS has its defaults, which set no limit
 
 
 def note(path: str, number: int) -> int:
@@ -33,7 +33,7 @@ def submit(url: str, count: int) -> None:
 
 
 def work(url: str, path: str) -> None:
-    with backtrail.open(url) as store:
+    with backtrail.open(url, pool_size=THREADS) as store:
         print("ready", flush=True)
         sys.stdin.readline()
         store.work({"note": lambda run, number: run.step("note", note, path, number)}, workers=THREADS)

@@ -160,7 +160,7 @@ class AsyncStore:
 
     def pending(self, prefix: str = "", limit: int | None = None, after: str | None = None) -> AwaitableList[Pending]:
         """List the questions that wait for an answer, newest first; `after` is the id of the last run of the page
-        before."""
+        before. The questions of one run are never on two pages: a page may have some more than `limit`."""
         return AwaitableList(self._runner(RUNS.pending(self._core.context, prefix, limit, after)))
 
     async def answer(self, run: str, name: str, value: Any, by: str | None = None, digest: str | None = None) -> None:

@@ -152,7 +152,7 @@ class Store:
 
     def pending(self, prefix: str = "", limit: int | None = None, after: str | None = None) -> list[Pending]:
         """List the questions that wait for an answer, newest first; `after` is the id of the last run of the page
-        before."""
+        before. The questions of one run are never on two pages: a page may have some more than `limit`."""
         from backtrail.run import RUNS
 
         return finish(RUNS.pending(self._core.context, prefix, limit, after))

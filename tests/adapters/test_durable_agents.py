@@ -1,4 +1,4 @@
-"""Agents of the frameworks inside of a durable run: their calls are steps, done once."""
+"""Agents in a durable run: their calls are steps, done once, on every engine that outlives a process."""
 
 from __future__ import annotations
 
@@ -32,6 +32,25 @@ from backtrail.adapters.langgraph import durable_tool as durable_graph_tool
 from backtrail.adapters.openai_agents import durable_tool as durable_openai_tool
 from backtrail.adapters.openai_agents import run_with_approvals
 from backtrail.adapters.pydantic_ai import BacktrailDurability
+from fix_stores import EVERY_ENGINE, address
+
+
+class Place:
+    """A store that is opened again and again, as by one process after another."""
+
+    def __init__(self, url: Any, options: dict[str, Any]) -> None:
+        self.url, self.options = url, options
+
+    def open(self) -> backtrail.Store:
+        return backtrail.open(self.url, **self.options)
+
+    async def open_async(self) -> backtrail.aio.AsyncStore:
+        return await backtrail.aio.open(self.url, **self.options)
+
+
+@pytest.fixture(params=[engine for engine in EVERY_ENGINE if engine != "memory"])  # that is gone with its process
+def place(request: pytest.FixtureRequest, tmp_path: Path) -> Place:
+    return Place(*address(request.param, "durable", tmp_path, request))
 
 
 class Crash(BaseException):
@@ -65,11 +84,11 @@ def make_agent(calls: list[str], crash: set[str]) -> Agent[None, str]:
 EVERYTHING = ["model 0", "Rome", "Oslo", "model 2", "Lima", "model 3"]
 
 
-def test_a_resumed_agent_goes_on_after_its_last_call_in_an_async_run(tmp_path: Path) -> None:
+def test_a_resumed_agent_goes_on_after_its_last_call_in_an_async_run(place: Place) -> None:
     calls: list[str] = []
 
     async def life(crash: set[str]) -> Any:
-        async with await backtrail.aio.open(tmp_path / "s.db") as store, store.run("r") as run:
+        async with await place.open_async() as store, store.run("r") as run:
             run.result = (await make_agent(calls, crash).run("weather?")).output
         return run.result
 
@@ -81,11 +100,11 @@ def test_a_resumed_agent_goes_on_after_its_last_call_in_an_async_run(tmp_path: P
     assert calls[5:] == EVERYTHING[4:]
 
 
-def test_a_resumed_agent_goes_on_after_its_last_call_in_a_sync_run(tmp_path: Path) -> None:
+def test_a_resumed_agent_goes_on_after_its_last_call_in_a_sync_run(place: Place) -> None:
     calls: list[str] = []
 
     def life(crash: set[str]) -> Any:
-        with backtrail.open(tmp_path / "s.db") as store, store.run("r") as run:
+        with place.open() as store, store.run("r") as run:
             run.result = make_agent(calls, crash).run_sync("weather?").output
         return run.result
 
@@ -94,15 +113,15 @@ def test_a_resumed_agent_goes_on_after_its_last_call_in_a_sync_run(tmp_path: Pat
     assert life(set()) == "Rome: 4, Oslo: 4, Lima: 4"
     assert sorted(calls[:5]) == sorted(EVERYTHING[:5])
     assert calls[5:] == EVERYTHING[4:]
-    with backtrail.open(tmp_path / "s.db") as store:
+    with place.open() as store:
         names = [step.name for step in store.run("r").steps()]
     assert sum("model.request" in name for name in names) == 3
     assert sum("call_tool:look_up" in name for name in names) == 3
 
 
-def test_a_changed_prompt_is_refused_and_not_answered_with_the_old_response(tmp_path: Path) -> None:
+def test_a_changed_prompt_is_refused_and_not_answered_with_the_old_response(place: Place) -> None:
     async def life(prompt: str, crash: set[str]) -> None:
-        async with await backtrail.aio.open(tmp_path / "s.db") as store, store.run("r"):
+        async with await place.open_async() as store, store.run("r"):
             await make_agent([], crash).run(prompt)
 
     with pytest.raises(Crash):
@@ -111,11 +130,11 @@ def test_a_changed_prompt_is_refused_and_not_answered_with_the_old_response(tmp_
         asyncio.run(life("something else?", set()))
 
 
-def test_two_runs_of_one_agent_in_a_run_are_told_apart(tmp_path: Path) -> None:
+def test_two_runs_of_one_agent_in_a_run_are_told_apart(place: Place) -> None:
     calls: list[str] = []
 
     async def life() -> list[str]:
-        async with await backtrail.aio.open(tmp_path / "s.db") as store, store.run("r") as run:
+        async with await place.open_async() as store, store.run("r") as run:
             agent = make_agent(calls, set())
             both = await asyncio.gather(agent.run("weather?"), agent.run("weather?"))
             outputs = [one.output for one in both]
@@ -184,46 +203,57 @@ def shop(calls: list[str], crash: bool = False) -> Any:
     return [durable_openai_tool(pay_tool), durable_openai_tool(function_tool(ship, needs_approval=True))]
 
 
-def test_approvals_of_the_openai_sdk_are_pending_questions_and_are_answered_from_the_store(tmp_path: Path) -> None:
+@pytest.mark.parametrize("api", ["sync", "async"])
+def test_approvals_of_the_openai_sdk_are_pending_questions_and_are_answered_from_the_store(
+    place: Place, api: str
+) -> None:
     calls: list[str] = []
     asked: list[str] = []
 
-    async def life(crash: bool = False) -> str:
-        agent = OpenAIAgent("shop", model=ScriptedModel(["pay", "ship"], asked), tools=shop(calls, crash))
-        async with await backtrail.aio.open(tmp_path / "s.db") as store, store.run("r") as run:
+    async def life_async(agent: OpenAIAgent[Any]) -> str:
+        async with await place.open_async() as store, store.run("r") as run:
             result = await run_with_approvals(run, agent, "order 12")
+            run.result = result.final_output
+        return str(run.result)
+
+    def life(crash: bool = False) -> str:
+        agent = OpenAIAgent("shop", model=ScriptedModel(["pay", "ship"], asked), tools=shop(calls, crash))
+        if api == "async":
+            return asyncio.run(life_async(agent))
+        with place.open() as store, store.run("r") as run:
+            result = asyncio.run(run_with_approvals(run, agent, "order 12"))
             run.result = result.final_output
         return str(run.result)
 
     set_tracing_disabled(True)
     with pytest.raises(backtrail.Suspended):
-        asyncio.run(life())
+        life()
     assert calls == []
-    with backtrail.open(tmp_path / "s.db") as store:
+    with place.open() as store:
         pending = store.pending()
         assert [one.about["tool"] for one in sorted(pending, key=lambda one: one.name)] == ["pay", "ship"]
         assert all(one.about["arguments"] == '{"order": 12}' for one in pending)
         for one in pending:
             store.answer("r", one.name, True, by="ann", digest=one.digest)
     with pytest.raises(Crash):
-        asyncio.run(life(crash=True))
-    assert asyncio.run(life()) == "paid 12; shipped 12"
+        life(crash=True)
+    assert life() == "paid 12; shipped 12"
     assert calls.count("pay 12") == 1
     assert asked == ["0 outputs", "2 outputs"]
 
 
-def test_a_rejected_call_of_the_openai_sdk_is_not_made(tmp_path: Path) -> None:
+def test_a_rejected_call_of_the_openai_sdk_is_not_made(place: Place) -> None:
     calls: list[str] = []
 
     async def life() -> str:
         agent = OpenAIAgent("shop", model=ScriptedModel(["pay"], []), tools=shop(calls))
-        async with await backtrail.aio.open(tmp_path / "s.db") as store, store.run("r") as run:
+        async with await place.open_async() as store, store.run("r") as run:
             return str((await run_with_approvals(run, agent, "order 12")).final_output)
 
     set_tracing_disabled(True)
     with pytest.raises(backtrail.Suspended):
         asyncio.run(life())
-    with backtrail.open(tmp_path / "s.db") as store:
+    with place.open() as store:
         (one,) = store.pending()
         store.answer("r", one.name, False)
     assert "paid" not in asyncio.run(life())
@@ -274,19 +304,17 @@ def make_graph(saver: Any, calls: list[str], crash: bool = False) -> Any:
 
 
 @pytest.mark.parametrize("api", ["sync", "async"])
-def test_interrupts_of_a_graph_are_pending_questions_and_a_durable_tool_is_called_once(
-    tmp_path: Path, api: str
-) -> None:
+def test_interrupts_of_a_graph_are_pending_questions_and_a_durable_tool_is_called_once(place: Place, api: str) -> None:
     calls: list[str] = []
     config: Any = {"configurable": {"thread_id": "t"}}
 
     def life(crash: bool = False) -> list[str]:
-        with backtrail.open(tmp_path / "s.db") as store, store.run("r") as run:
+        with place.open() as store, store.run("r") as run:
             values = run_graph(run, make_graph(BacktrailSaver(store), calls, crash), {"messages": []}, config)
             return [message.content for message in values["messages"]]
 
     async def life_async(crash: bool = False) -> list[str]:
-        async with await backtrail.aio.open(tmp_path / "s.db") as store, store.run("r") as run:
+        async with await place.open_async() as store, store.run("r") as run:
             values = await arun_graph(run, make_graph(BacktrailSaver(store), calls, crash), {"messages": []}, config)
             return [message.content for message in values["messages"]]
 
@@ -296,7 +324,7 @@ def test_interrupts_of_a_graph_are_pending_questions_and_a_durable_tool_is_calle
     for _ in range(2):  # the second process finds the same question
         with pytest.raises(backtrail.Suspended):
             play()
-    with backtrail.open(tmp_path / "s.db") as store:
+    with place.open() as store:
         (one,) = store.pending()
         assert one.question == {"pay": 12}
         store.answer("r", one.name, "go on", by="ann")
@@ -309,7 +337,8 @@ def test_interrupts_of_a_graph_are_pending_questions_and_a_durable_tool_is_calle
 # -- Claude Agent SDK --------------------------------------------------------------------------------------------------
 
 
-def test_a_durable_tool_of_the_claude_sdk_is_called_once_for_its_key(tmp_path: Path) -> None:
+@pytest.mark.parametrize("api", ["sync", "async"])
+def test_a_durable_tool_of_the_claude_sdk_is_called_once_for_its_key(place: Place, api: str) -> None:
     calls: list[Any] = []
 
     @claude_tool("pay", "Pays an order.", {"order": int, "note": str})
@@ -319,15 +348,23 @@ def test_a_durable_tool_of_the_claude_sdk_is_called_once_for_its_key(tmp_path: P
 
     durable = durable_claude_tool(pay, key=lambda given: given["order"])
 
-    async def life(orders: list[int]) -> list[str]:
-        async with await backtrail.aio.open(tmp_path / "s.db") as store, store.run("r") as run:
-            found = await asyncio.gather(*(durable.handler({"order": order, "note": "n"}) for order in orders))
-            await run.ask("more?", "More?")
+    async def pay_all(orders: list[int]) -> list[str]:
+        found = await asyncio.gather(*(durable.handler({"order": order, "note": "n"}) for order in orders))
         return [one["content"][0]["text"] for one in found]
+
+    async def life_async(orders: list[int]) -> None:
+        async with await place.open_async() as store, store.run("r") as run:
+            assert await pay_all(orders) == [f"paid {order}" for order in orders]
+            await run.ask("more?", "More?")
+
+    def life(orders: list[int]) -> None:
+        with place.open() as store, store.run("r") as run:
+            assert asyncio.run(pay_all(orders)) == [f"paid {order}" for order in orders]
+            run.ask("more?", "More?")
 
     for orders in ([1, 2], [2, 3, 1]):
         with pytest.raises(backtrail.Suspended):
-            asyncio.run(life(orders))
+            asyncio.run(life_async(orders)) if api == "async" else life(orders)
     assert sorted(calls) == [1, 2, 3]
 
 

@@ -178,8 +178,16 @@ def test_a_program_can_go_on_after_a_question_has_expired(store: Any, later: Any
 
 def test_waiting_in_place_gets_the_answer_at_once(tmp_path: Any) -> None:
     with backtrail.open(tmp_path / "s.db") as store:
-        threading.Timer(0.1, lambda: store.answer("r", "ok?", True, by="ada")).start()
+
+        def answer() -> None:
+            while not store.pending():
+                time.sleep(0.01)
+            store.answer("r", "ok?", True, by="ada")
+
+        helper = threading.Thread(target=answer, daemon=True)
+        helper.start()
         assert ask(store, wait=30) is True
+        helper.join()
         begun = time.monotonic()
         with pytest.raises(backtrail.Suspended):
             ask(store, "r2", wait=0.1)

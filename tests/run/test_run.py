@@ -299,10 +299,7 @@ def test_a_process_that_lost_the_lease_cannot_write_or_finish(opener: Any, monke
     inner = getattr(run, "inner", run)
     with suppress(Boom), run:
         run.checkpoint(messages=[{"n": 1}])
-        if hasattr(inner, "_done"):
-            inner._done.set()  # its lease is no longer renewed, as when a laptop sleeps
-        else:
-            inner._heart.cancel()
+        inner._heart.cancel()  # its lease is no longer renewed, as when a laptop sleeps
         monkeypatch.setattr(run_module, "TTL", 60.0)  # the next owner keeps the lease, however slow this machine is
         with suppress(Boom), other.run("r", timeout=60) as taken:
             with pytest.raises(backtrail.LockLost, match="taken over"):
@@ -330,10 +327,7 @@ CALLS = {
 def sleeps_through(run: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its lease is no longer renewed, as when a laptop sleeps; then the next owner has it."""
     inner = getattr(run, "inner", run)
-    if hasattr(inner, "_done"):
-        inner._done.set()
-    else:
-        inner._heart.cancel()
+    inner._heart.cancel()
     monkeypatch.setattr(run_module, "TTL", 60.0)  # the next owner keeps the lease, however slow this machine is
 
 
@@ -410,7 +404,7 @@ def test_a_holder_that_slept_is_told_though_the_head_is_where_it_left_it(
 
 def test_the_lease_is_renewed_while_an_iteration_takes_its_time(tmp_path: Path, monkeypatch: Any) -> None:
     monkeypatch.setattr(
-        "backtrail.run.sync_api.TTL", 0.03
+        "backtrail.run.heartbeat.TTL", 0.03
     )  # renews every 0.01 s; the lease itself lasts as long as ever
     with backtrail.open(tmp_path / "s.db") as store, store.run("r") as run:
         token, ends = run._core.thread.fence.token, finish(_end_of_lease(store))

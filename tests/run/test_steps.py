@@ -439,10 +439,7 @@ def test_a_process_that_lost_the_lease_cannot_record_a_step(opener: Any) -> None
         run.step("first", lambda: 1)
         core = getattr(run, "inner", run)._core
         inner = getattr(run, "inner", run)
-        if hasattr(inner, "_done"):
-            inner._done.set()
-        else:
-            inner._heart.cancel()
+        inner._heart.cancel()
         release = core.thread.context.engine.release(core._lease, core._owner)
         slow.loop.run_until_complete(inner._runner(release)) if hasattr(slow, "loop") else _finish(release)
         with suppress(Died), other.run("r") as taken:
@@ -552,6 +549,26 @@ def test_a_step_inside_a_step_is_refused_but_a_run_inside_is_not() -> None:
         assert run.step("sub", sub) == 7
         assert run.step("after", lambda: 8) == 8
     assert store.run("sub").outcome().result == 7
+
+
+def test_an_async_step_inside_a_step_is_refused_but_a_run_inside_is_not() -> None:
+    async def main() -> None:
+        store = await backtrail.aio.open("memory:")
+
+        async def sub() -> int:
+            async with store.run("sub") as inner:
+                return await inner.step("s", lambda: 7)
+
+        with suppress(backtrail.StepMisused):
+            async with store.run("r") as run:
+                await run.step("outer", lambda: run.step("inner", int))
+        assert await store.run("r").steps() == []
+        assert "inside another step" in str((await store.run("r").outcome()).error)
+        async with store.run("parent") as run:
+            assert await run.step("sub", sub) == 7
+            assert await run.step("after", lambda: 8) == 8
+
+    asyncio.run(main())
 
 
 def test_a_step_is_a_decorator() -> None:

@@ -267,14 +267,15 @@ def test_the_runs_of_a_killed_worker_are_handed_on_and_no_step_is_done_twice(tmp
 @pytest.mark.slow
 @pytest.mark.linux
 def test_a_worker_that_was_stopped_for_longer_than_its_lease_cannot_record(tmp_path: Path, monkeypatch: Any) -> None:
-    from backtrail.run import lease, sync_api
+    from backtrail.run import heartbeat, lease
 
     monkeypatch.setattr(lease, "TTL", 0.3)
-    monkeypatch.setattr(sync_api, "TTL", 0.3)
+    monkeypatch.setattr(heartbeat, "TTL", 90.0)  # it is not stopped in a renewal, with the lock of the file
     url, log = str(tmp_path / "s.db"), tmp_path / "log"
 
     def task(run: backtrail.Run, input: Any) -> None:
         run.step("first", note, log, "first")
+        note(log, "returned")
         time.sleep(0.5)
         try:
             run.step("second", os.getpid)
@@ -285,7 +286,7 @@ def test_a_worker_that_was_stopped_for_longer_than_its_lease_cannot_record(tmp_p
     with backtrail.open(url) as store:
         store.submit("t", id="r")
         child = work_in_child(url, log, task, workers=1)
-        wait_until(log.exists)
+        wait_until(lambda: log.exists() and "returned" in log.read_text())
         os.kill(child.pid, signal.SIGSTOP)
         time.sleep(0.6)
         with store.run("r", timeout=30) as run:

@@ -25,6 +25,7 @@ from backtrail.adapters.thread_writes import retry_on_conflict
 from backtrail.aio import AsyncRun, AsyncStore
 from backtrail.errors import InvalidInput
 from backtrail.model import Checkpoint
+from backtrail.run import Run
 from backtrail.store import Store
 
 with require_extra("openai-agents"):
@@ -237,7 +238,12 @@ def durable_tool(tool: FunctionTool) -> FunctionTool:
 
 
 async def run_with_approvals(
-    run: AsyncRun, agent: Agent[Any], input: str | list[TResponseInputItem], *, name: str = "agent", **options: Any
+    run: Run | AsyncRun,
+    agent: Agent[Any],
+    input: str | list[TResponseInputItem],
+    *,
+    name: str = "agent",
+    **options: Any,
 ) -> RunResult:
     """Run an agent inside of a durable run; tool calls that need an approval are questions of it.
 
@@ -247,7 +253,8 @@ async def run_with_approvals(
     `store.pending()` lists them, each bound to the call that is shown; `store.answer()` takes True or False.
     `Suspended` leaves the block until all are answered. The SDK's `RunState` is saved in the run, so another process
     goes on from there, with the same calls. `name` tells several agents in one run apart; the options are those of
-    `Runner.run`.
+    `Runner.run`. In a program without an event loop, `asyncio.run(run_with_approvals(run, …))` inside the block of a
+    blocking run does the same.
     """
     field = f"openai-agents {name}"
     saved = run.custom.get(field)
@@ -259,10 +266,10 @@ async def run_with_approvals(
         if not result.interruptions:
             return result
         given = result.to_state()
-        await run.checkpoint(custom={field: given.to_string()})
+        await maybe_await(run.checkpoint(custom={field: given.to_string()}))
 
 
-async def _ask_approvals(run: AsyncRun, state: RunState[Any, Any]) -> None:
+async def _ask_approvals(run: Run | AsyncRun, state: RunState[Any, Any]) -> None:
     """Put the answers into the state."""
     waiting = state.get_interruptions()
     for item, approved in zip(waiting, await ask_all(run, list(map(_approval, waiting))), strict=True):

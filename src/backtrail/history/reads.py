@@ -82,7 +82,7 @@ async def _load(thread: ThreadHandle[S], at: Any, as_: Any) -> Any:
     if position == head.position:
         _remember_tip(thread, head, row, root)
     if at is None:
-        thread.base_id = id
+        thread.base_id, thread.loaded_kind = id, head.kind
     return state if wanted is None else conform(state, wanted)
 
 

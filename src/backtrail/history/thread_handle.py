@@ -34,6 +34,7 @@ class ThreadHandle(Generic[S]):
         self.kind = kind
         self.values = context.values if type is None else Values(context.values.types.with_type(type))
         self.base_id: bytes | None = None  #: the checkpoint that the caller last loaded or saved: a save builds on it
+        self.loaded_kind = kind  #: the kind of the head that was loaded last
         self.unsure_id: bytes | None = None  #: a save of this handle that may have been made, although it raised
         self.fence: Fence | None = None  #: the lease that commits of this handle rely on
         self.caption: Callable[[Root, bytes], bytes] | None = None  #: for views: makes the head's caption

@@ -16,9 +16,9 @@ from typing import Any, cast
 
 import msgspec
 
-from backtrail.engines.base import Commit, Drop, Engine, generation_of
+from backtrail.engines.base import Commit, Drop, Engine, Fence, Lease, Taken, generation_of
 from backtrail.engines.capabilities import FailsFast, WritesInGenerations, capability
-from backtrail.engines.conflicts import Deferred, Refused
+from backtrail.engines.conflicts import Deferred, Refused, fence_stale
 from backtrail.errors import Closed, LockLost, Unavailable
 from backtrail.lru import LRU
 from backtrail.replicate import concurrency, role_record
@@ -34,6 +34,7 @@ from backtrail.replicate.status import Announcer, Meters, Mirrored, Side, SpoolS
 
 _READ = 4096  # threads
 _SHARED_PREFIX = bytes(3)  # of branches that every process of a generation may continue
+_TOKENS = 2**32  # the lower bits of a lease's token are its side's, those above them are the generation
 
 
 class Mirror(DelegatingEngine, WritesInGenerations, Mirrored):
@@ -169,10 +170,25 @@ class Mirror(DelegatingEngine, WritesInGenerations, Mirrored):
         await self.failover.fail_over(name)
         self.replicator.wake()
 
+    async def lease(self, name: str, owner: str, ttl: float) -> Lease | Taken:
+        """Only the active side knows a lease. Its token has the generation in it, because the other side may have given
+        the same number to somebody else: so a failover ends the leases that were held before."""
+        while True:
+            generation = (await self._start()).generation
+            answer = await super().lease(name, owner, ttl)
+            if generation == self.generation:
+                break
+        return answer._replace(token=generation * _TOKENS + answer.token) if isinstance(answer, Lease) else answer
+
     # -- writing ---------------------------------------------------------------------------------------------------
 
     async def commit(self, commit: Commit) -> None:
         standing = await self._start()
+        if commit.fence is not None:
+            name, token = commit.fence
+            if token // _TOKENS != standing.generation:
+                raise fence_stale(commit.fence)
+            commit = msgspec.structs.replace(commit, fence=Fence(name, token % _TOKENS))
         follower = standing.follower
         if self.settings.replica_required and not self.failover.is_healthy(follower):
             raise Unavailable(

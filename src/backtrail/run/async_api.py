@@ -15,15 +15,16 @@ from typing import Any, ParamSpec, TypeVar, overload
 from msgspec import UNSET
 
 from backtrail.async_runner import AsyncRunner, AwaitableList
-from backtrail.errors import InvalidInput, Suspended, Unavailable
+from backtrail.errors import BacktrailError, InvalidInput, Suspended, Unavailable
 from backtrail.history.thread_lock import POLL
 from backtrail.history.validation import check_seconds
 from backtrail.model import At, Checkpoint
 from backtrail.run import forking, questions, steps
 from backtrail.run.commands import Call, Commands, Pause, Write, current_step, enter_run, leave_run
+from backtrail.run.failures import is_suspension
 from backtrail.run.lease import TTL
 from backtrail.run.model import Done, Key, Outcome, Retry, StepInfo
-from backtrail.run.run_core import RunCore, is_suspension
+from backtrail.run.run_core import RunCore
 from backtrail.run.steps import OnChange, StepOptions
 from backtrail.run.sync_api import Attributes, Raised
 from backtrail.run.times import check_moment
@@ -328,7 +329,13 @@ class AsyncRun(Attributes, AsyncThreadView):
         return self
 
     async def _beat(self) -> None:
-        """Renew the lease until the run is done, or another owner has it: then the next checkpoint is refused."""
+        """Renew the lease until the run is done, or another owner has it: then the next checkpoint is refused. As in
+        `heartbeat`, a worker's run is marked as running first, if it saves nothing for a moment."""
+        if self._core.marked_after:
+            await asyncio.sleep(self._core.marked_after)
+            with contextlib.suppress(BacktrailError):  # the next write of the run raises it
+                async with self._writing:
+                    await self._settled(self._runner(self._core.mark_running()))
         while True:
             await asyncio.sleep(TTL / 3)
             try:

@@ -83,14 +83,10 @@ class AsyncWorker:
     async def _do(self, id: str) -> bool:
         """Do one run, if it is there to be done; True if it was taken up."""
         core = RunCore(self._core.context, id)
-        run, taken = AsyncRun(core, self._runner), False
+        self._core.prepare(core, self._stop.is_set)
+        taken = False
         try:
-            if not await self._runner(self._core.worth_trying(id)):
-                return False
-            async with run:
-                self._core.check_taken(core)
-                core.stopping = self._stop.is_set
-                await self._runner(core.mark_running())
+            async with AsyncRun(core, self._runner) as run:
                 taken = True
                 self._done += 1
                 result = self._core.tasks[core.task](run, core.input)
@@ -98,8 +94,10 @@ class AsyncWorker:
                 if result is not None:
                     core.result = result
         except (NotNow, LockTimeout, RunFinished):
-            self._core.refused(id)
-            return False
+            if taken:  # of a run that this one began
+                _log.exception("run %r failed", id)
+            else:
+                self._core.refused(id)
         except Suspended as waits:
             _log.info("%s", waits)
         except LockLost as error:

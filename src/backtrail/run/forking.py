@@ -16,7 +16,7 @@ from backtrail.errors import InvalidInput
 from backtrail.history.run_status import STATUS
 from backtrail.run.listing import ASKED, DUE, STEPS
 from backtrail.run.model import StepInfo
-from backtrail.run.recording import Identity, Recording, read_record
+from backtrail.run.recording import Identity, Recording, read_records
 from backtrail.run.run_core import RunCore
 from backtrail.run.run_state import ENDED, ERROR, INPUT, RESULT
 
@@ -45,7 +45,7 @@ async def _row_before(core: RunCore, step: Any) -> int:
     """The number of the last row that does not have the step."""
     state = await core.thread.pick([STEPS])
     try:
-        records = [read_record(item) for item in state.get(STEPS, [])]
+        records = read_records(state.get(STEPS, []))
     except ValueError as error:
         raise core.unreadable(f"its recording makes no sense: {error}") from error
     wanted = _identity(core, Recording(core.id, 0, records), step)

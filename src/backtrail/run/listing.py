@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import datetime as dt
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -88,6 +88,13 @@ def _number(value: Any) -> int:
     return value if type(value) is int and 0 <= value < MAX_NUMBER else 0
 
 
+class Schedule(NamedTuple):
+    """What a worker has to know of a run before it is tried."""
+
+    submitted_for: str | None  #: its task, if it was submitted
+    due: int  #: microseconds since 1970; 0: no time
+
+
 class RunListing(CaptionedListing[RunInfo]):
     """The listing of runs, of any status."""
 
@@ -115,6 +122,14 @@ class RunListing(CaptionedListing[RunInfo]):
             submitted=facts.submitted,
         )
 
+    async def schedule(self, context: Context, head: Head) -> Schedule:
+        """When a run goes on, and for which task; of one that is damaged, neither."""
+        try:
+            facts = await self._read_facts(context, head)
+        except Corrupt:
+            return Schedule(None, 0)  # store.runs() lists it, with its damage
+        return Schedule(facts.task if facts.submitted else None, facts.due)
+
     async def _read(self, context: Context, head: Head) -> tuple[dict[str, Any], _Facts]:
         try:
             common, facts = thread_info(context.frames, head), await self._read_facts(context, head)
@@ -141,7 +156,8 @@ class RunListing(CaptionedListing[RunInfo]):
     async def pending(
         self, context: Context, prefix: str = "", limit: int | None = None, after: str | None = None
     ) -> list[Pending]:
-        """The open questions of waiting runs, newest first."""
+        """The open questions of waiting runs, newest first. Those of one run stay together, because the next page
+        begins after a run: so a page may have some more than `limit`."""
         found: list[Pending] = []
         for head in await list_heads(context, prefix, limit, after, KINDS["waiting"], exact=True):
             try:
@@ -149,7 +165,9 @@ class RunListing(CaptionedListing[RunInfo]):
                 found += await open_questions(context, head.thread, facts.task, facts.asked)
             except Corrupt:
                 continue  # store.runs() lists it, with its damage
-        return found[:limit]
+            if limit is not None and len(found) >= limit:
+                break
+        return found
 
     async def _read_facts(self, context: Context, head: Head) -> _Facts:  # type: ignore[override]  # one record of them
         facts: _Facts = (await super()._read_facts(context, head))[0]

@@ -58,12 +58,13 @@ def ask(core: RunCore, name: str, question: Any, about: Any, form: Any, expires:
         yield Write(core.begin)
     core.check_not_stopped()
     identity = core.claim(ASK, name, None, digest)
+    asked = (digest, identity.segment, identity.occurrence)
     try:
         until, pause = time.monotonic() + seconds, _FIRST_POLL
         while (record := core.recording.steps.get(identity)) is None:
             entry = core.asked.get(name)
             now = now_micros()
-            if entry is None or entry.digest != digest or (entry.segment, entry.n) != identity[3:]:
+            if entry is None or (entry.digest, entry.segment, entry.n) != asked:
                 entry = Question(
                     question=question,
                     about=about,

@@ -19,21 +19,20 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterable
-from typing import Any, NamedTuple
+from typing import Any
 
 import msgspec
 from blake3 import blake3
 
 from backtrail.encode.values import Values
-from backtrail.errors import EncodeError, StepAmbiguous, StepChanged, StepFailed
+from backtrail.errors import EncodeError, StepAmbiguous, StepChanged
 from backtrail.history.records import LAST_TIME, to_datetime
 from backtrail.run.model import Failure, Key, StepInfo
 
 STEP, ASK, SLEEP = "step", "ask", "sleep"
-MAX_MESSAGE = 4096  # characters of an exception's message that are recorded
 
 
-class Identity(NamedTuple):
+class Identity(msgspec.Struct, frozen=True, gc=False):
     """Names one step of a run. With a key, segment and occurrence are 0."""
 
     kind: str
@@ -42,8 +41,13 @@ class Identity(NamedTuple):
     segment: int  #: checkpoints that the run had saved before
     occurrence: int  #: of this name in the segment, from 1
 
+    @property
+    def call(self) -> tuple[str, str, Key | None]:
+        """What tells it from others that are going on at the same time."""
+        return self.kind, self.name, self.key
 
-class Record(msgspec.Struct, frozen=True, kw_only=True):
+
+class Record(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """A recorded step, as an item of `state["steps"]`. Of several with one identity, the last counts."""
 
     kind: str
@@ -63,8 +67,9 @@ class Record(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def identity(self) -> Identity:
-        keyed = self.key is not None
-        return Identity(self.kind, self.name, self.key, 0 if keyed else self.segment, 0 if keyed else self.n)
+        if self.key is None:
+            return Identity(self.kind, self.name, None, self.segment, self.n)
+        return Identity(self.kind, self.name, self.key, 0, 0)
 
     @property
     def open(self) -> bool:
@@ -107,9 +112,9 @@ _DEFAULTS = (
 )
 
 
-def read_record(item: Any) -> Record:
-    """The record of an item of the state. Raises `ValueError` for anything else."""
-    return msgspec.convert(item, Record)
+def read_records(items: list[Any]) -> list[Record]:
+    """The records of items of the state. Raises `ValueError` for anything else."""
+    return msgspec.convert(items, list[Record])
 
 
 def digest_of(values: Values, content: Any) -> bytes:
@@ -154,21 +159,7 @@ def record_of(identity: Identity, args: bytes, at: int, **outcome: Any) -> Recor
     )
 
 
-def failure_of(error: BaseException) -> Failure:
-    """An exception in the form that is recorded. A recorded failure that is raised again stays what it was."""
-    if isinstance(error, StepFailed):
-        return Failure(error.type, error.reason)
-    try:
-        message = str(error)
-    except Exception as broken:  # noqa: BLE001  # an exception of the user whose __str__ raises
-        message = f"(its message cannot be had: {type(broken).__qualname__})"
-    clean = message[:MAX_MESSAGE].encode("utf-8", "replace").decode()
-    return Failure(class_name(type(error)), clean)
-
-
-def class_name(cls: type[BaseException]) -> str:
-    """The name of a class, with its module unless it is built in."""
-    return cls.__qualname__ if cls.__module__ == "builtins" else f"{cls.__module__}.{cls.__qualname__}"
+_Calls = dict[tuple[str, str, bytes], list[Identity]]
 
 
 class Recording:
@@ -179,29 +170,51 @@ class Recording:
         self.segment = segment
         self.count = 0  #: items of `state["steps"]`
         self.steps: dict[Identity, Record] = {}
-        self._calls: dict[tuple[str, str, bytes], list[Identity]] = {}  # by name and arguments, without a key
+        self._parted = segment > 0  # by checkpoints: then some steps are from before the last one
+        self._calls: _Calls | None = None  # see `_known_calls`
         self._had: set[Identity] = set()
         self._counts: dict[tuple[str, str], int] = {}  # occurrences in this segment
         self._going: set[tuple[str, str, Key | None]] = set()
         self._guard = threading.Lock()
         for record in records:
-            self.add(record)
+            if record.key is None and not record.reopened:  # written out: a long run has ten thousand of them
+                self.count += 1
+                self.steps[Identity(record.kind, record.name, None, record.segment, record.n)] = record
+                self._parted = self._parted or record.segment > 0
+            else:
+                self.add(record)
 
     def add(self, record: Record) -> None:
         """Add a record that the state has."""
-        identity = record.identity
-        self.count += 1
-        if record.reopened:
+        with self._guard:
+            identity = record.identity
             known = self.steps.get(identity)
-            record = record if known is None else msgspec.structs.replace(known, reopened=True)
-        if identity not in self.steps and record.key is None:
-            self._calls.setdefault((record.kind, record.name, record.args), []).append(identity)
-        self.steps[identity] = record
+            self.count += 1
+            if record.reopened and known is not None:
+                record = msgspec.structs.replace(known, reopened=True)
+            self.steps[identity] = record
+            self._parted = self._parted or record.segment > 0
+            if self._calls is not None and (known is None or known.args != record.args):
+                self._add_call(self._calls, identity, record)
+
+    def _known_calls(self) -> _Calls:
+        """The steps without a key, by name and arguments. Only a run with checkpoints needs them."""
+        if self._calls is None:
+            self._calls = {}
+            for identity, record in self.steps.items():
+                self._add_call(self._calls, identity, record)
+        return self._calls
+
+    @staticmethod
+    def _add_call(calls: _Calls, identity: Identity, record: Record) -> None:
+        if record.key is None:
+            calls.setdefault((record.kind, record.name, record.args), []).append(identity)
 
     def next_segment(self) -> None:
         """A checkpoint was saved: occurrences are counted anew."""
         with self._guard:
             self.segment += 1
+            self._parted = True
             self._counts.clear()
 
     def claim(self, kind: str, name: str, key: Key | None, args: bytes, *, rerun: bool = False) -> Identity:
@@ -226,16 +239,16 @@ class Recording:
     def leave(self, identity: Identity) -> None:
         """The call is over."""
         with self._guard:
-            self._going.discard(identity[:3])
+            self._going.discard(identity.call)
 
     def _find(self, kind: str, name: str, key: Key | None, args: bytes) -> Identity:
         if key is not None:
             return Identity(kind, name, key, 0, 0)
         here = Identity(kind, name, None, self.segment, self._counts.get((kind, name), 0) + 1)
         record = self.steps.get(here)
-        if record is not None and record.args == args:
+        if (record is not None and record.args == args) or not self._parted:
             return here
-        before = [one for one in self._calls.get((kind, name, args), ()) if one.segment != self.segment]
+        before = [one for one in self._known_calls().get((kind, name, args), ()) if one.segment != self.segment]
         for one in before:
             if one not in self._had and self.steps[one].args == args:
                 return one

@@ -16,8 +16,9 @@ from backtrail.history.context import Context
 from backtrail.history.save import Plan
 from backtrail.history.save_arguments import NO_FACTS, Facts
 from backtrail.model import Checkpoint, short_repr
+from backtrail.run.failures import failure_of
 from backtrail.run.model import Failure, Key
-from backtrail.run.recording import Identity, Record, Recording, failure_of
+from backtrail.run.recording import Identity, Record, Recording
 from backtrail.run.run_core import RunCore
 
 

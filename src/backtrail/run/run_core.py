@@ -24,9 +24,10 @@ from backtrail.history.save import Plan, check_facts
 from backtrail.history.save_arguments import NO_FACTS, Facts
 from backtrail.model import MAX_NUMBER, Checkpoint, Status, short_repr
 from backtrail.run.commands import current_step
+from backtrail.run.failures import failure_of, is_suspension, shown_with
 from backtrail.run.listing import ASKED, DUE, NUMBERS, STEPS, Question
 from backtrail.run.model import Failure, Key
-from backtrail.run.recording import ASK, Identity, Record, Recording, failure_of, read_record
+from backtrail.run.recording import ASK, Identity, Record, Recording, read_records
 from backtrail.run.run_state import ENDED, ERROR, RESULT, SEGMENT, TOKEN, Entry, RunState, Waiting
 
 ANSWERED = "answered"  #: the custom field of a checkpoint that an answer made
@@ -71,8 +72,8 @@ class RunCore(RunState):
         root = await self.thread.read_root(newer[0].id)
         tail = await self.thread.tail(STEPS, at, newer[0].id)
         picked = await self.thread.pick([ASKED], newer[0].id)
-        for item in tail:
-            self.recording.add(read_record(item))
+        for record in read_records(tail):
+            self.recording.add(record)
         self.asked = self._read_asked(picked.get(ASKED, {}))
         self.status, self._resumed = "waiting" if self.asked else "ready", True
         self.thread.base_id = root.checkpoint
@@ -87,8 +88,8 @@ class RunCore(RunState):
             self._resumed, self.status, self.due, self.error = False, "running", 0, None
 
     async def mark_running(self) -> None:
-        """Save that the run was taken up, for a worker; a program saves that with its first step."""
-        if self._resumed:
+        """Save that the run was taken up, if it has saved nothing since."""
+        if self._resumed and self.thread.base_id == self._entered:
             await self._append([])
 
     async def checkpoint(
@@ -194,7 +195,7 @@ class RunCore(RunState):
 
     def step_key(self, identity: Identity) -> str:
         """The idempotency key of a step. A fork of the run has others."""
-        packed = msgspec.msgpack.encode((self.id, *identity))
+        packed = msgspec.msgpack.encode((self.id, *msgspec.structs.astuple(identity)))
         return str(uuid.UUID(bytes=blake3(self.token + packed).digest(16)))
 
     def copy_of(self, value: Any) -> Any:
@@ -342,7 +343,7 @@ class RunCore(RunState):
         """End the run: an exception left its block. Steps whose failures ended it are done again on resume."""
         if not self.saved:
             return
-        ended_by = set(_chain(error))
+        ended_by = shown_with(error)
         reopened = [
             msgspec.structs.replace(record, reopened=True, error=None, result=None, took=0, attempts=1).to_state()
             for raised, record in self._failing
@@ -394,26 +395,3 @@ class RunCore(RunState):
     async def rewind(self, at: Any) -> Checkpoint:
         """Move the head back to `at`."""
         return await self.move(lambda: self.thread.rewind(at))
-
-
-def is_suspension(error: BaseException) -> bool:
-    """True for `Suspended`, and for a group of tasks of which nothing worse came."""
-    if isinstance(error, BaseExceptionGroup):
-        return all(is_suspension(one) for one in error.exceptions)
-    return isinstance(error, Suspended)
-
-
-def _chain(error: BaseException) -> set[int]:
-    """The identities of the exceptions that a traceback shows: of this one, and of those that it was raised from, was
-    raised while handling, or is a group of."""
-    found: set[int] = set()
-    left: list[BaseException | None] = [error]
-    while left:
-        one = left.pop()
-        if one is None or id(one) in found:
-            continue
-        found.add(id(one))
-        left += [one.__cause__, None if one.__suppress_context__ else one.__context__]
-        if isinstance(one, BaseExceptionGroup):
-            left += one.exceptions
-    return found

@@ -23,7 +23,7 @@ from backtrail.model import MAX_NUMBER, Checkpoint, Status, short_repr
 from backtrail.run.lease import RunLease
 from backtrail.run.listing import ASKED, DUE, KIND, NUMBERS, RUNS, STEPS, SUBMITTED, Question, read_question
 from backtrail.run.model import Failure, Outcome, StepInfo
-from backtrail.run.recording import Identity, Record, Recording, read_record
+from backtrail.run.recording import Identity, Record, Recording, read_records
 
 _FIELDS: dict[str, type] = {
     "task": str,
@@ -88,7 +88,10 @@ class RunState(RunLease):
         self.recording = Recording(self.id)
         self.at_work = False  # True inside a with block
         self.stopping: Callable[[], bool] = bool  # True once its worker is to end: the run stops before its next step
+        self.check_start: Callable[[], object] = bool  # raises if the run, as it was read, is not to be started
+        self.marked_after = 0.0  # seconds after which a run that has saved nothing yet is marked as running; 0: not
         self._resumed = False  # True until the first commit after entering, which marks the run as running
+        self._entered: bytes | None = None  # the checkpoint at which it was entered
         self._planned: Waiting | None = None  # while that is being committed
         self._queue: list[Entry] = []
         self._failing: list[tuple[BaseException, Record]] = []
@@ -128,20 +131,19 @@ class RunState(RunLease):
         await self.load()
         if self.status == "finished":
             raise RunFinished(self.id, self.result)
-        self.at_work, self._resumed = True, self.status != "running"
+        self.check_start()
+        self.at_work, self._resumed, self._entered = True, self.status != "running", self.thread.base_id
         self._failing.clear()
 
     async def load(self) -> bool:
         """Fill the attributes from the last checkpoint; False if there is none."""
-        self.thread.context.check_open()
-        head = await self.thread.context.engine.head(self.id)
-        if head is not None and base_kind(head.kind) != KIND:
-            raise InvalidInput(f"{self.id!r} is a {head.kind}, not a run: choose another id")
         try:
             state = await self.thread.load()
         except ThreadNotFound:
             self.loaded = True
             return False
+        if base_kind(self.thread.loaded_kind) != KIND:
+            raise InvalidInput(f"{self.id!r} is a {self.thread.loaded_kind}, not a run: choose another id")
         fields = self._fields(state)
         fields["task"] = self.task or fields["task"]
         for name, value in fields.items():
@@ -191,7 +193,7 @@ class RunState(RunLease):
         if wrong is not None:
             raise self.unreadable(f"state[{wrong!r}] is {short_repr(state[wrong])}")
         try:
-            self.recording = Recording(self.id, segment, map(read_record, steps))
+            self.recording = Recording(self.id, segment, read_records(steps))
             self.error = msgspec.convert(state.get(ERROR), Failure | None)
         except ValueError as error:
             raise self.unreadable(f"its recording makes no sense: {error}") from error
@@ -226,7 +228,7 @@ class RunState(RunLease):
         """The recorded steps, oldest first, as the store has them."""
         found = (await self.thread.pick([STEPS])).get(STEPS, [])
         try:
-            records = Recording(self.id, 0, map(read_record, found)).steps.values()
+            records = Recording(self.id, 0, read_records(found)).steps.values()
             return [record.info() for record in records]
         except (ValueError, TypeError) as error:
             raise self.unreadable(f"its recording makes no sense: {error}") from error

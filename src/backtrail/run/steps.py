@@ -7,19 +7,19 @@ at the same time in several threads or tasks share a commit.
 
 from __future__ import annotations
 
-import builtins
 import time
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Literal, cast
+from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 
-from backtrail.errors import EncodeError, InvalidInput, StepError, StepFailed, StepUncertain
+from backtrail.errors import EncodeError, InvalidInput, StepError, StepUncertain
 from backtrail.history.records import now_micros
 from backtrail.history.validation import check_name
 from backtrail.run.commands import Call, Commands, Pause, StepScope, Write, current_step
+from backtrail.run.failures import failure_of, rebuild
 from backtrail.run.model import Done, Key, Retry, check_classes
-from backtrail.run.recording import STEP, Identity, Record, class_name, digest_of_call, failure_of, record_of
+from backtrail.run.recording import STEP, Identity, Record, digest_of_call, record_of
 
 if TYPE_CHECKING:
     from backtrail.run.run_core import RunCore
@@ -94,7 +94,11 @@ def step(
 
 def _hand_out(core: RunCore, record: Record, options: StepOptions) -> Any:
     if record.error is not None:
-        raise core.failing(rebuild(core.id, record, options), record, at_most_once=options.at_most_once)
+        raise core.failing(
+            rebuild(core.id, record, (*options.raises, *(options.retry.on if options.retry else ()))),
+            record,
+            at_most_once=options.at_most_once,
+        )
     return core.copy_of(record.result) if record.key is not None else record.result
 
 
@@ -173,40 +177,6 @@ def _record(core: RunCore, record: Record) -> Commands[None]:
     kept = None if record.key is None or record.error is not None else core.values.decode(data).get("result")
     entry = core.enqueue(msgspec.structs.replace(record, result=kept), item)
     yield Write(lambda: core.flush(entry))
-
-
-# -- failures ----------------------------------------------------------------------------------------------------------
-
-
-def rebuild(run_id: str, record: Record, options: StepOptions) -> StepFailed:
-    """The recorded failure as an exception. It is also an instance of the class that was raised, if that is built in or
-    was named by the caller: nothing is imported because the store says so."""
-    assert record.error is not None
-    named = {class_name(cls): cls for cls in (*options.raises, *(options.retry.on if options.retry else ()))}
-    cls = named.get(record.error.type) or _BUILT_IN.get(record.error.type)
-    facts = (run_id, record.name, record.error.type, record.error.message)
-    if cls is not None and not issubclass(cls, StepFailed):
-        both = cast("type[StepFailed]", _both(cls))
-        try:
-            return both(*facts)
-        except TypeError:  # a class that cannot be made of a message alone
-            return StepFailed(*facts)
-    return StepFailed(*facts)
-
-
-_BUILT_IN: dict[str, type[Exception]] = {
-    name: cls for name, cls in vars(builtins).items() if isinstance(cls, type) and issubclass(cls, Exception)
-}
-_known: dict[type[Exception], type[Exception]] = {}
-
-
-def _both(cls: type[Exception]) -> type[Exception]:
-    if cls not in _known:
-        try:
-            _known[cls] = type("StepFailed", (StepFailed, cls), {"__module__": StepFailed.__module__})
-        except TypeError:  # its instances have a layout of their own
-            return StepFailed
-    return _known[cls]
 
 
 def short_type(value: Any) -> str:

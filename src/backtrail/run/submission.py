@@ -35,9 +35,9 @@ async def submit(
     check_name(task, "task")
     now = now_micros()
     core = RunCore(context, uuid_text(new_id(now)) if id is None else id, task)
-    core.input, core.submitted, core.loaded = input, True, True
+    core.submitted, core.loaded, core.token = True, True, os.urandom(16)
     due = 0 if at is None else to_micros(at, "at", now) or 0
-    fields = {**core.state(), TOKEN: os.urandom(16), SUBMITTED: True, INPUT: input}
+    fields = {**core.state(), TOKEN: core.token, SUBMITTED: True, INPUT: input}
     fields |= {STATUS: "sleeping", DUE: due} if due > now else {STATUS: "ready"}
 
     def plan(planner: Planner) -> PlannedRow:
@@ -47,7 +47,8 @@ async def submit(
         await core.thread.save_plan(plan, NO_FACTS, expect=None)
     except Conflict:
         return await _existing(context, core.id, task)
-    await core.load()
+    core.saved, core.status, core.due = True, *(("sleeping", due) if due > now else ("ready", 0))
+    core.input = core.copy_of(input)  # not the caller's object, which may change
     return core
 
 
@@ -85,7 +86,8 @@ async def due(context: Context, prefix: str = "", limit: int | None = None) -> l
         after: str | None = None
         while page := await list_heads(context, prefix, _PAGE, after, KINDS[status], exact=True):
             after = page[-1].thread
-            infos = [await RUNS.info(context, head) for head in page]
-            found += [info for info in infos if info.due_at is not None and info.due_at.timestamp() * 1e6 <= now]
+            for head in page:
+                if 0 < (await RUNS.schedule(context, head)).due <= now:
+                    found.append(await RUNS.info(context, head))
     found.sort(key=lambda info: (info.due_at, info.id))
     return found[: check_limit(limit)]

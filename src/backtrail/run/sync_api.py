@@ -13,13 +13,13 @@ from typing import Any, ParamSpec, TypeVar, overload
 from msgspec import UNSET
 
 from backtrail.engines.coroutines import finish
-from backtrail.errors import InvalidInput, Unavailable
+from backtrail.errors import InvalidInput
 from backtrail.history.thread_lock import POLL
 from backtrail.history.validation import check_seconds
 from backtrail.model import At, Checkpoint, Status
 from backtrail.run import forking, questions, steps
 from backtrail.run.commands import Call, Commands, Pause, Write, current_step, enter_run, leave_run
-from backtrail.run.lease import TTL
+from backtrail.run.heartbeat import Heartbeat
 from backtrail.run.model import Done, Failure, Key, Outcome, Retry, StepInfo
 from backtrail.run.run_core import RunCore
 from backtrail.run.steps import OnChange, StepOptions
@@ -133,8 +133,7 @@ class Run(Attributes, ThreadView):
         self.thread: Thread[dict[str, Any]] = Thread(core.thread)  #: the same run, as checkpoints
         self._timeout = timeout
         self._writing = threading.Lock()
-        self._done = threading.Event()
-        self._heart: threading.Thread | None = None
+        self._heart: Heartbeat | None = None
 
     def exists(self) -> bool:
         """True if there is a checkpoint to resume from."""
@@ -379,26 +378,14 @@ class Run(Attributes, ThreadView):
         except BaseException:
             finish(self._core.release())
             raise
-        self._done.clear()
-        self._heart = threading.Thread(target=self._beat, name=f"backtrail run {self.id}", daemon=True)
-        self._heart.start()
+        self._heart = Heartbeat(self._core, self._writing)
         enter_run(self)
         return self
 
-    def _beat(self) -> None:
-        """Renew the lease until the run is done, or another owner has it: then the next checkpoint is refused."""
-        while not self._done.wait(TTL / 3):
-            try:
-                if not finish(self._core.renew()):
-                    return
-            except Unavailable:
-                continue  # the store may come back before the lease runs out
-
     def __exit__(self, kind: Raised, error: BaseException | None, trace: TracebackType | None) -> None:
         leave_run(self)
-        self._done.set()
         if self._heart is not None:
-            self._heart.join()
+            self._heart.stop()
         try:
             with self._writing:
                 finish(self._core.leave(error))

@@ -118,20 +118,17 @@ class Worker:
     def _do(self, id: str) -> bool:
         """Do one run, if it is there to be done; True if it was taken up."""
         core = RunCore(self._core.context, id)
-        run, taken = Run(core), False
+        self._core.prepare(core, self._stopping)
+        taken = False
         try:
-            if not finish(self._core.worth_trying(id)):
-                return False
-            with run:
-                self._core.check_taken(core)
-                core.stopping = self._stopping
-                finish(core.mark_running())
+            with Run(core) as run:
                 taken = True
                 result = self._core.tasks[core.task](run, core.input)
                 if result is not None:
                     core.result = result
         except (NotNow, LockTimeout, RunFinished):
-            return False
+            if taken:  # of a run that this one began
+                _log.exception("run %r failed", id)
         except Suspended as waits:
             _log.info("%s", waits)
         except LockLost as error:

@@ -1,8 +1,9 @@
 """What a worker does next: it finds runs that are ready, due or left behind by a worker that died.
 
 Nothing is reserved here. A run is taken by its lease, and looked at again once the lease is held, so a list that is out
-of date costs a read and never does a run twice. Runs that are ready, and those that sleep, are listed by status, which
-costs what is listed; the ones asleep are remembered, and only what is new among them is read again.
+of date costs a lease and never does a run twice. Several workers read the same list: each draws some of the oldest runs
+at random, so they seldom meet. Runs that are ready, and those that sleep, are listed by status, which costs what is
+listed; the ones asleep are remembered, and only what is new among them is read again.
 """
 
 from __future__ import annotations
@@ -10,31 +11,35 @@ from __future__ import annotations
 import random
 import time
 from collections.abc import AsyncIterator, Callable, Mapping
+from functools import partial
 from typing import Any
 
+from backtrail.engines.base import Head
 from backtrail.errors import InvalidInput
 from backtrail.history.context import Context
 from backtrail.history.records import now_micros
-from backtrail.history.run_status import KINDS, status_of
+from backtrail.history.run_status import KINDS
 from backtrail.history.store_core import list_heads
 from backtrail.history.validation import check_name, check_seconds
 from backtrail.run.lease import TTL
-from backtrail.run.listing import RUNS, RunInfo
+from backtrail.run.listing import RUNS
 from backtrail.run.run_core import RunCore
 from backtrail.run.submission import WAITING
 
 _PAGE = 1000
 _PAGES = 5  # of ready runs that are read to find the oldest; more if none of them is of these tasks
-_SHARE = 20  # a look for runs left behind may take one part in so many of the time
-_CHUNK = 64  # runs that are tried before the list is read again
+_SHARE = 20  # a look at all running or sleeping runs may take one part in so many of the time
+_OLDEST = 1024  # ready runs from which some are drawn
+_DRAWN = 16  # of them, for each thread or task, before the list is read again: few enough that most are still there
 _ALL_AGAIN = 60.0  # seconds after which all sleeping runs are read again, in case a clock was wrong
 _NOT_AGAIN = 0.5  # seconds before a run that another worker has is tried again
 _SKEW = 5_000_000  # microseconds by which the clocks of two machines may differ meanwhile
 FIRST_PAUSE, LAST_PAUSE = 0.05, 1.0  #: seconds between two looks while there is nothing to do
+_MARKED_AFTER = 0.05  # seconds after which a run that was taken up and has saved nothing is marked as running
 
 
-class NotNow(BaseException):
-    """Leaves the block of a run that is not to be done after all; the run stays as it is."""
+class NotNow(Exception):
+    """A run is not to be done after all: it has been done since it was listed. It stays as it is."""
 
 
 class WorkCore:
@@ -54,8 +59,8 @@ class WorkCore:
         self.tasks: dict[str, Callable[..., Any]] = dict(tasks)
         self.workers = workers
         self._asleep: dict[str, int] = {}  # when each run that sleeps or waits goes on
-        self._seen = dict.fromkeys(WAITING, 0)  # the newest change among them that was read
-        self._read_all = -_ALL_AGAIN
+        self._looked = dict.fromkeys(WAITING, 0)  # when they were read last; 0: never
+        self._read_all_at = 0.0
         self._look_behind_at = 0.0
         self._refused: dict[str, float] = {}
 
@@ -72,43 +77,58 @@ class WorkCore:
         """A run could not be taken: it is not tried again at once."""
         self._refused[id] = time.monotonic() + _NOT_AGAIN
 
-    def _ours(self, info: RunInfo) -> bool:
-        return info.submitted and info.task in self.tasks and info.damage is None
+    async def _ours(self, head: Head) -> bool:
+        return (await RUNS.schedule(self.context, head)).submitted_for in self.tasks
 
     async def _ready(self) -> list[str]:
-        found: list[str] = []
-        pages = 0
+        heads: list[Head] = []
         async for page in self._pages("ready"):
-            found += page
-            pages += 1
-            if found and pages >= _PAGES:
-                break
-        oldest = found[-_CHUNK * self.workers :]
-        random.shuffle(oldest)  # several workers that read the same list do not all begin with the same run
-        return oldest
+            heads += page
+            if len(heads) >= _PAGES * _PAGE:
+                if drawn := await self._draw(heads):
+                    return drawn
+                heads.clear()
+        return await self._draw(heads)
 
-    async def _page(self, status: str, after: str | None = None, limit: int = _PAGE) -> list[RunInfo]:
-        heads = await list_heads(self.context, "", limit, after, KINDS[status], exact=True)
-        return [await RUNS.info(self.context, head) for head in heads]
+    async def _draw(self, heads: list[Head]) -> list[str]:
+        """Some of the oldest of these runs that are of these tasks."""
+        for end in range(len(heads), 0, -_OLDEST):
+            oldest = heads[max(0, end - _OLDEST) : end]
+            random.shuffle(oldest)
+            drawn: list[str] = []
+            for head in oldest:
+                if await self._ours(head):
+                    drawn.append(head.thread)
+                    if len(drawn) == _DRAWN * self.workers:
+                        break
+            if drawn:
+                return drawn
+        return []
 
-    async def _pages(self, status: str) -> AsyncIterator[list[str]]:
-        """The runs of these tasks that have a status, newest first, page by page."""
+    async def _page(self, status: str, after: str | None = None, limit: int = _PAGE) -> list[Head]:
+        return await list_heads(self.context, "", limit, after, KINDS[status], exact=True)
+
+    async def _pages(self, status: str) -> AsyncIterator[list[Head]]:
+        """The runs that have a status, newest first, page by page."""
         after: str | None = None
         while True:
             page = await self._page(status, after)
-            yield [info.id for info in page if self._ours(info)]
+            yield page
             if len(page) < _PAGE:
                 return
-            after = page[-1].id
+            after = page[-1].thread
 
     async def _due(self) -> list[str]:
         """Runs whose time has come. A run is read when it falls asleep, not each time that somebody looks."""
-        if time.monotonic() - self._read_all >= _ALL_AGAIN:
-            self._read_all = time.monotonic()
+        began = time.monotonic()
+        again = began >= self._read_all_at
+        if again:
             self._asleep.clear()
-            self._seen = dict.fromkeys(self._seen, 0)
+            self._looked = dict.fromkeys(WAITING, 0)
         for status in WAITING:
             await self._read_new(status)
+        if again:
+            self._read_all_at = began + max(_ALL_AGAIN, _SHARE * (time.monotonic() - began))
         now = now_micros()
         due = [id for id, wakes in self._asleep.items() if wakes <= now]
         for id in due:
@@ -116,36 +136,35 @@ class WorkCore:
         return due
 
     async def _read_new(self, status: str) -> None:
-        seen, limit, after = self._seen[status], 64, None
+        """Read those that have changed since the last look; the clocks of other machines may be a little behind."""
+        now, since = now_micros(), self._looked[status] - _SKEW
+        limit, after = 64, None
         while True:
             page = await self._page(status, after, limit)
-            for info in page:
-                if self._ours(info) and info.due_at is not None:
-                    self._asleep[info.id] = round(info.due_at.timestamp() * 1_000_000)
-                self._seen[status] = max(self._seen[status], _micros(info))
-            if len(page) < limit or _micros(page[-1]) < seen - _SKEW:
+            for head in page:
+                known = await RUNS.schedule(self.context, head)
+                if known.due and known.submitted_for in self.tasks:
+                    self._asleep[head.thread] = known.due
+            if len(page) < limit or page[-1].updated < since:
+                self._looked[status] = now
                 return
-            after, limit = page[-1].id, _PAGE
+            after, limit = page[-1].thread, _PAGE
 
     async def _left_behind(self) -> list[str]:
         """Runs that are marked as running. Those of living workers are refused by their leases."""
         began = time.monotonic()
-        found = [id async for page in self._pages("running") for id in page]
+        found = [head.thread async for page in self._pages("running") for head in page if await self._ours(head)]
         took = time.monotonic() - began
         self._look_behind_at = began + max(TTL / 10, _SHARE * took)
         return found
 
-    async def worth_trying(self, id: str) -> bool:
-        """False if a run is certainly not to be done now: it was done since it was listed."""
-        head = await self.context.engine.head(id)
-        return head is not None and status_of(head.kind) in ("ready", "running", *WAITING)
+    def prepare(self, core: RunCore, stopping: Callable[[], bool]) -> None:
+        """Make ready to take up a run. It is looked at again once its lease is held: `NotNow` if it has been done
+        meanwhile. One whose first step takes its time is marked as running; the others save that with their step."""
+        core.stopping, core.marked_after = stopping, _MARKED_AFTER
+        core.check_start = partial(self._check_start, core)
 
-    def check_taken(self, core: RunCore) -> None:
-        """Look again, now that the lease is held: `NotNow` if the run has been done meanwhile."""
+    def _check_start(self, core: RunCore) -> None:
         late = core.status in WAITING and 0 < core.due <= now_micros()
         if not (core.submitted and core.task in self.tasks and (core.status in ("ready", "running") or late)):
             raise NotNow
-
-
-def _micros(info: RunInfo) -> int:
-    return round(info.updated_at.timestamp() * 1_000_000)

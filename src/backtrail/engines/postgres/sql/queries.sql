@@ -165,8 +165,10 @@ WHERE lineage = %(pool)b AND (%(after)b::bytea IS NULL OR id > %(after)b::bytea)
 -- name: lease
 SELECT given, has, its_token, until FROM {schema}.lease(%b::text, %b::text, %b::bigint)
 
+-- Not waited for until it is on disk: a release that a crash of the server undoes ends with its lease, some seconds later.
 -- name: release
-UPDATE {schema}.leases SET expires = 0
+WITH soon AS MATERIALIZED (SELECT set_config('synchronous_commit', 'off', true))
+UPDATE {schema}.leases SET expires = 0 FROM soon
 WHERE name = %b AND owner = %b AND expires > {schema}.now_us() RETURNING token
 
 -- name: ping
