@@ -1,4 +1,4 @@
-"""An engine that delegates: every method that changes no row calls `_ask` with its own name.
+"""An engine that delegates: every method calls `_ask` with its own name.
 
 The base of mirrors and of wrappers, which differ in the engine they call, in the handling of its errors, and in how
 they write.
@@ -10,15 +10,27 @@ from abc import abstractmethod
 from collections.abc import Sequence
 from typing import Any
 
-from backtrail.engines.base import Branch, Engine, Head, Lease, Row, Step, Taken
+from backtrail.engines.base import Branch, Commit, Drop, Engine, Head, Lease, Row, Step, Taken
 
 
 class DelegatingEngine(Engine):
-    """Implements every reading method by `_ask`."""
+    """Implements every method by `_ask`."""
 
     @abstractmethod
     async def _ask(self, method: str, *args: Any, **options: Any) -> Any:
         """Call the method of this name on the right engine."""
+
+    async def commit(self, commit: Commit) -> None:
+        await self._ask("commit", commit)
+
+    async def drop(self, drop: Drop) -> None:
+        await self._ask("drop", drop)
+
+    async def compact(self) -> None:
+        await self._ask("compact")
+
+    async def close(self) -> None:
+        await self._ask("close")
 
     async def head(self, thread: str) -> Head | None:
         found: Head | None = await self._ask("head", thread)

@@ -17,7 +17,7 @@ from backtrail.engines.conflicts import Refused
 
 Progress = Callable[[int, int], object]  #: called with the records and bytes copied so far
 _BATCH = 4 * 1024 * 1024  # bytes in one commit
-_ROWS = 256  # rows read at once
+ROWS = 256  #: rows read at once, and at most so many come with the heads
 
 
 class LineageRecords(msgspec.Struct, frozen=True):
@@ -108,13 +108,13 @@ async def copy_rows(
     branches that the target has. `hold`: positions of heads, which are held back besides the last row of each branch.
     `records`: the marks as they were with the heads that are copied; a row may have got another one since."""
     held = Held([], [], [])
-    few = sum(map(len, lacking.values())) <= _ROWS  # all of them come with the heads, unless they are large
+    few = sum(map(len, lacking.values())) <= ROWS  # all of them come with the heads, unless they are large
     weight = 0
     for branch, numbers in lacking.items():
         steps = sorted(numbers)
         first = () if branch.id in known else (branch,)
-        for start in range(0, len(steps), _ROWS):
-            wanted = {*steps[start : start + _ROWS]}
+        for start in range(0, len(steps), ROWS):
+            wanted = {*steps[start : start + ROWS]}
             found = await source.rows(lineage, branch.id, min(wanted), max(wanted))
             rows = [row for row in found if row.step in wanted]
             if len(rows) < len(wanted):
@@ -125,7 +125,7 @@ async def copy_rows(
             for row in rows:
                 weight += len(row.root) + len(row.payload)
                 if row.step == steps[-1] or (branch.id, row.step) in hold or (few and weight < _BATCH):
-                    held.rows.append(new_row(branch.id, row))
+                    held.rows.append(_new_row(branch.id, row))
                     held.marks.extend(_marks(branch.id, [row]))
                 else:
                     batch.append(row)
@@ -143,7 +143,7 @@ def _moved(lineage: str) -> Refused:
     return Refused(lineage, f"lineage {lineage!r} changed while it was read: look again")
 
 
-def new_row(branch: bytes, row: Row) -> NewRow:
+def _new_row(branch: bytes, row: Row) -> NewRow:
     """A row that was read, to be written elsewhere."""
     return NewRow(branch, row.step, row.id, row.meta, row.digest, row.root, row.payload)
 
@@ -153,7 +153,7 @@ def _marks(branch: bytes, rows: list[Row]) -> list[Mark]:
 
 
 def _commit(lineage: str, branch: bytes, rows: list[Row], branches: tuple[Branch, ...]) -> Commit:
-    return Commit(lineage, (), [new_row(branch, row) for row in rows], branches, _marks(branch, rows))
+    return Commit(lineage, (), [_new_row(branch, row) for row in rows], branches, _marks(branch, rows))
 
 
 async def _copy(target: Engine, commit: Commit, copied: Copied) -> None:

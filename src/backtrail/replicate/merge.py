@@ -15,7 +15,7 @@ from __future__ import annotations
 from backtrail.engines.base import Engine, generation_of
 from backtrail.engines.conflicts import Refused
 from backtrail.replicate import limits
-from backtrail.replicate.absorption import Absorption, Merged
+from backtrail.replicate.absorption import Absorption, Merged, Pair
 from backtrail.replicate.lineage_copy import Copied, LineageRecords, free_all
 from backtrail.replicate.merge_rules import Apart, Codec, Outdated, Rule
 
@@ -33,20 +33,13 @@ async def merge(
     """Make `lineage` equal on both engines. New versions are made on the target, in this generation of a mirror: the
     target is its active side. Retried while heads move; `Refused` if they keep moving."""
     merged = Merged(copied or Copied())
-    await _merge(target, source, lineage, codec, generation, rule or Rule(), merged, {lineage})
+    pair = Pair(target, source, codec, generation, rule or Rule(), (target,))
+    await _merge(pair, lineage, merged, {lineage})
     return merged
 
 
-async def _merge(
-    target: Engine,
-    source: Engine,
-    lineage: str,
-    codec: Codec,
-    generation: int,
-    rule: Rule,
-    merged: Merged,
-    seen: set[str],
-) -> None:
+async def _merge(pair: Pair, lineage: str, merged: Merged, seen: set[str]) -> None:
+    target, source = pair.target, pair.source
     merged_once = False
     for _ in limits.COMPARISON.attempts():
         theirs = {head.thread: head for head in await source.heads(lineage)}
@@ -59,7 +52,7 @@ async def _merge(
         if alike and merged_once:
             return
         newest = max(generation_of(head.version) for head in (*ours.values(), *theirs.values()))
-        if not rule.renews and newest > generation:
+        if not pair.rule.renews and newest > pair.generation:
             raise Outdated(lineage, f"lineage {lineage!r} was written to in generation {newest}: read the roles again")
         merged.waits_for.clear()
         try:
@@ -67,7 +60,7 @@ async def _merge(
             here = await LineageRecords.read(target, lineage, ours)
             if alike and here.marks_like(there):
                 return
-            absorption = Absorption(target, source, lineage, codec, generation, rule, merged)
+            absorption = Absorption(pair, lineage, merged)
             await absorption.decide(here, there)
             await absorption.commit()
             await absorption.overwrite()
@@ -77,7 +70,7 @@ async def _merge(
             continue
         merged_once = True
         for other in merged.waits_for - seen:
-            await _merge(target, source, other, codec, generation, rule, merged, seen | {other})
+            await _merge(pair, other, merged, seen | {other})
     raise Refused(lineage, f"lineage {lineage!r} kept moving while it was copied: it is tried again later")
 
 

@@ -151,9 +151,8 @@ class Replicator:
         lacking = self.outbox.take(lineage)
         try:
             sides = self._sides(standing)
-            only_saves = lacking is not None and not lacking.behind
-            blobs = lacking.blobs if lacking is not None else set()
-            if not only_saves or not await self._forwarded(sides, lineage, blobs, standing.generation):
+            blobs = None if lacking is None or lacking.behind else lacking.blobs
+            if not await self._forwarded(sides, lineage, blobs, standing.generation):
                 await self._merge(sides, lineage, standing.generation)
         except BaseException as error:
             self.outbox.give_back(lineage, lacking)
@@ -168,7 +167,9 @@ class Replicator:
             raise Unavailable(f"the {standing.follower} has not joined generation {standing.generation} yet")
         return self._failover.fenced(standing.active, standing), self._failover.fenced(standing.follower, standing)
 
-    async def _forwarded(self, sides: tuple[Engine, Engine], lineage: str, blobs: set[bytes], generation: int) -> bool:
+    async def _forwarded(
+        self, sides: tuple[Engine, Engine], lineage: str, blobs: set[bytes] | None, generation: int
+    ) -> bool:
         try:
             return await fast_forward(*sides, lineage, blobs, generation)
         except Refused:

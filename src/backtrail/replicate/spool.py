@@ -29,6 +29,7 @@ from backtrail.replicate import concurrency, limits
 from backtrail.replicate.role_record import RESERVED
 
 FILE = "spool.db"
+KEYS = "\U0010ffffkeys"  #: the suffix of a key ring's name, in any namespace
 JOURNAL = f"{RESERVED}spool/"  # + lineage: the head that counts the lineage's journal
 _FACTS = f"{RESERVED}store/"  # + name: facts about the mirrored store
 _NOBODY = bytes(16)

@@ -13,12 +13,12 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from typing import Any
 
-from backtrail.engines.base import Branch, Commit, Drop, Engine, Head, HeadKey, Step
+from backtrail.engines.base import Branch, Engine, Head, HeadKey, Step
 from backtrail.engines.branch_origins import previous_position
 from backtrail.engines.conflicts import Refused
 from backtrail.engines.memory import MemoryEngine
 from backtrail.replicate import limits
-from backtrail.replicate.absorption import Absorption, Merged
+from backtrail.replicate.absorption import Absorption, Merged, Pair
 from backtrail.replicate.delegating_engine import DelegatingEngine
 from backtrail.replicate.deleted_threads import Deletions, Fate
 from backtrail.replicate.lineage_copy import Copied, LineageRecords
@@ -71,17 +71,17 @@ async def deliver(
     """Have the active side absorb the spooled saves of a lineage, and delete them here. Safe to interrupt at any point
     and to repeat, even by two processes at once. `sides`: all that can be reached. `detach`: both sides are equal, so
     what is missing is gone."""
+    merged = Merged(Copied())
     for _ in limits.DELIVERY.attempts():
         spooled = await spool.read(lineage)
         if spooled is None:
-            return Merged(Copied())  # another process has delivered it
-        merged = Merged(Copied())
+            return merged  # another process has delivered it
         try:
             sources = await _sources(spool, spooled, lineage, active, codec, detach)
             for source, theirs in sources:
                 ours = await _read(active, lineage)
                 rule = IfNobodyElseWrote(spooled.bases, ours)
-                absorption = Absorption(active, source, lineage, codec, generation, rule, merged, sides)
+                absorption = Absorption(Pair(active, source, codec, generation, rule, sides), lineage, merged)
                 await absorption.decide(ours, theirs)
                 await absorption.commit()
         except Stranded:
@@ -174,19 +174,9 @@ class EitherEngine(DelegatingEngine):
         self.properties = first.properties
 
     async def _ask(self, method: str, *args: Any, **options: Any) -> Any:
+        if method not in ("payloads", "blobs"):
+            raise NotImplementedError(f"{method}: only payloads and blobs are read")
         here = dict(await getattr(self._first, method)(*args, **options))
         there = dict(await getattr(self._second, method)(*args, **options))
         both = {**there, **here}
         return both if method == "blobs" else sorted(both.items())
-
-    async def commit(self, commit: Commit) -> None:
-        raise NotImplementedError("it is only read")
-
-    async def drop(self, drop: Drop) -> None:
-        raise NotImplementedError("it is only read")
-
-    async def compact(self) -> None:
-        raise NotImplementedError("it is only read")
-
-    async def close(self) -> None:
-        raise NotImplementedError("it is only read")
