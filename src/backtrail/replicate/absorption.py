@@ -179,8 +179,8 @@ class Absorption:
         other = await self._other_lineage(self._target, head.thread)
         stays = end in _STAYS and self._rule.begins(head)
         renamed = any(one.owner == head.owner for one in self._final.values()) and not _is_record(head)
-        if stays and renamed:
-            # An earlier merge gave it this name on the source, before the thread could lose its own name here.
+        if renamed and end is not Fate.DEAD:
+            # An earlier merge gave it another name on one side, and did not come to do so on the other.
             self._lost.append(_Lost(head, self._theirs, self._ours, end, again=True))
         elif stays and other is None:
             self._final[head.thread] = head

@@ -51,7 +51,10 @@ async def fast_forward(
     known = {old.branch for old, _ in moved if old is not None}
     if blobs is None:
         await copy_blobs(active, follower, lineage, Copied())
-    held = await copy_rows(active, follower, lineage, lacking, known, [new.position for _, new in moved], Copied(), records)
+    hold = {new.position for _, new in moved}
+    if records is None:
+        hold = {(branch.id, number) for branch, numbers in lacking.items() for number in numbers}
+    held = await copy_rows(active, follower, lineage, lacking, known, hold, Copied(), records)
     if records is None and held.marks and not await _goes_on(active, lineage, ours, generation):
         return False
     contents = await active.blobs(lineage, list(blobs)) if blobs else {}

@@ -125,7 +125,7 @@ async def copy_rows(
             for row in rows:
                 weight += len(row.root) + len(row.payload)
                 if row.step == steps[-1] or (branch.id, row.step) in hold or (few and weight < _BATCH):
-                    held.rows.append(_new_row(branch.id, row))
+                    held.rows.append(new_row(branch.id, row))
                     held.marks.extend(_marks(branch.id, [row]))
                 else:
                     batch.append(row)
@@ -143,7 +143,7 @@ def _moved(lineage: str) -> Refused:
     return Refused(lineage, f"lineage {lineage!r} changed while it was read: look again")
 
 
-def _new_row(branch: bytes, row: Row) -> NewRow:
+def new_row(branch: bytes, row: Row) -> NewRow:
     """A row that was read, to be written elsewhere."""
     return NewRow(branch, row.step, row.id, row.meta, row.digest, row.root, row.payload)
 
@@ -153,7 +153,7 @@ def _marks(branch: bytes, rows: list[Row]) -> list[Mark]:
 
 
 def _commit(lineage: str, branch: bytes, rows: list[Row], branches: tuple[Branch, ...]) -> Commit:
-    return Commit(lineage, (), [_new_row(branch, row) for row in rows], branches, _marks(branch, rows))
+    return Commit(lineage, (), [new_row(branch, row) for row in rows], branches, _marks(branch, rows))
 
 
 async def _copy(target: Engine, commit: Commit, copied: Copied) -> None:
