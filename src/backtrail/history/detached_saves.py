@@ -62,6 +62,7 @@ class DetachedSaves:
         self.marks: list[Mark] = []
         self.blobs: dict[bytes, bytes] = {}
         self._made: dict[Position, _Rewritten] = {}
+        self._taken: set[Position] = set()
 
     async def add(self, save: SpooledRow, lineage: str) -> None:
         """Rewrite the next save of a lineage, whose name the engine knows."""
@@ -78,6 +79,7 @@ class DetachedSaves:
         parent = None if base is None else base.id
         row, blobs, sealed = seal_row(frames, position, save.row.id, link, parent, meta.created, planned, facts)
         self.rows.append(row)
+        self._taken.add(position)
         self.blobs |= blobs
         if save.row.mark is not None:
             self.marks.append(seal_mark(frames, *position, open_mark(frames, *save.position, save.row.mark)))
@@ -97,9 +99,8 @@ class DetachedSaves:
 
     def _next(self, base: _Rewritten | None) -> tuple[Position, bytes, Root | None]:
         """The position of the row after this one, the digest that it is chained to, and the root that it changes."""
-        if base is not None and not any((row.branch, row.step - 1) == base.position for row in self.rows):
-            branch, step = base.position
-            return (branch, step + 1), base.digest, base.root
+        if base is not None and (following := (base.position[0], base.position[1] + 1)) not in self._taken:
+            return following, base.digest, base.root
         origin, digest = (None, NO_DIGEST) if base is None else (base.position, base.digest)
         made = start_branch(
             self._context.frames, self._new_branch(), self._lineage, self._thread, self.owner, origin, digest

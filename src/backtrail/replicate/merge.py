@@ -17,7 +17,7 @@ from backtrail.engines.conflicts import Refused
 from backtrail.replicate import limits
 from backtrail.replicate.absorption import Absorption, Merged, Pair
 from backtrail.replicate.lineage_copy import Copied, LineageRecords, free_all
-from backtrail.replicate.merge_rules import Apart, Codec, Outdated, Rule
+from backtrail.replicate.merge_rules import Apart, Codec, Moving, Outdated, Rule
 
 
 async def merge(
@@ -31,7 +31,7 @@ async def merge(
     copied: Copied | None = None,
 ) -> Merged:
     """Make `lineage` equal on both engines. New versions are made on the target, in this generation of a mirror: the
-    target is its active side. Retried while heads move; `Refused` if they keep moving."""
+    target is its active side. Retried while heads move; `Moving` if they keep moving."""
     merged = Merged(copied or Copied())
     pair = Pair(target, source, codec, generation, rule or Rule(), (target,))
     await _merge(pair, lineage, merged, {lineage})
@@ -71,7 +71,7 @@ async def _merge(pair: Pair, lineage: str, merged: Merged, seen: set[str]) -> No
         merged_once = True
         for other in merged.waits_for - seen:
             await _merge(pair, other, merged, seen | {other})
-    raise Refused(lineage, f"lineage {lineage!r} kept moving while it was copied: it is tried again later")
+    raise Moving(lineage)
 
 
 async def _has_leftovers(target: Engine, source: Engine, lineage: str) -> bool:
