@@ -18,7 +18,7 @@ import msgspec
 
 from backtrail.engines.base import Commit, Engine, Fence
 from backtrail.engines.coroutines import finish
-from backtrail.replicate.delegating_engine import DelegatingEngine
+from backtrail.replicate.delegating_engine import DelegatingEngine, Method
 from backtrail.replicate.status import log
 
 T = TypeVar("T")
@@ -90,8 +90,8 @@ class ThreadedEngine(DelegatingEngine):
     def unwrap(self) -> Engine:
         return self._engine
 
-    async def _ask(self, method: str, *args: Any, **options: Any) -> Any:
-        return await self._workers.submit(getattr(self._engine, method)(*args, **options))
+    async def _ask(self, method: Method[Any], *args: Any, **options: Any) -> Any:
+        return await self._workers.submit(getattr(self._engine, method.__name__)(*args, **options))
 
     async def close(self) -> None:
         await super().close()
@@ -114,8 +114,8 @@ class FencedEngine(DelegatingEngine):
     def unwrap(self) -> Engine:
         return self._engine
 
-    async def _ask(self, method: str, *args: Any, **options: Any) -> Any:
-        return await getattr(self._engine, method)(*args, **options)
+    async def _ask(self, method: Method[Any], *args: Any, **options: Any) -> Any:
+        return await getattr(self._engine, method.__name__)(*args, **options)
 
     async def commit(self, commit: Commit) -> None:
         await self._engine.commit(

@@ -13,7 +13,7 @@ from collections.abc import Collection, Mapping
 from backtrail.engines.base import Branch, Commit, Engine, Head, Step, Swap, changes_of, generation_of
 from backtrail.engines.branch_origins import first_step
 from backtrail.replicate import lineage_copy
-from backtrail.replicate.lineage_copy import Copied, LineageRecords, copy_blobs, copy_rows
+from backtrail.replicate.lineage_copy import Copied, LineageRecords, copy_blobs, copy_rows, heads_of
 
 
 async def fast_forward(
@@ -21,7 +21,7 @@ async def fast_forward(
 ) -> bool:
     """Make the follower equal; False if it does not just lag behind. `blobs`: those that were written since it was
     equal; None if that is not known. `Refused` if its heads are moving."""
-    theirs, ours = await _heads(follower, lineage), await _heads(active, lineage)
+    theirs, ours = await heads_of(follower, lineage), await heads_of(active, lineage)
     moved = [(theirs.get(thread), head) for thread, head in ours.items() if theirs.get(thread) != head]
     if not theirs.keys() <= ours.keys() or not all(_only_saved(old, new, generation) for old, new in moved):
         return False
@@ -64,10 +64,6 @@ async def fast_forward(
     return True
 
 
-async def _heads(side: Engine, lineage: str) -> dict[str, Head]:
-    return {head.thread: head for head in await side.heads(lineage)}
-
-
 async def _steps(side: Engine, branch: Branch, numbers: Collection[int]) -> dict[int, Step]:
     found = await side.steps(branch.lineage, branch.id, min(numbers), max(numbers))
     return {step.step: step for step in found}
@@ -75,7 +71,7 @@ async def _steps(side: Engine, branch: Branch, numbers: Collection[int]) -> dict
 
 async def _goes_on(active: Engine, lineage: str, heads: Mapping[str, Head], generation: int) -> bool:
     """True if there were only saves since these heads were read: so marks that were read are not newer than they."""
-    now = await _heads(active, lineage)
+    now = await heads_of(active, lineage)
     later = [(head, now.get(thread)) for thread, head in heads.items() if now.get(thread) != head]
     return all(new is not None and _only_saved(old, new, generation) for old, new in later)
 

@@ -8,6 +8,7 @@ sweep has removed a branch meanwhile, the engine refuses the held row of it, and
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Collection, Mapping
 
 import msgspec
@@ -38,7 +39,7 @@ class LineageRecords(msgspec.Struct, frozen=True):
 
     async def check_unmoved(self, side: Engine, lineage: str) -> None:
         """Raise `Refused` if the side has other heads now."""
-        if {head.thread: head for head in await side.heads(lineage)} != self.heads:
+        if await heads_of(side, lineage) != self.heads:
             raise _moved(lineage)
 
     def marks_like(self, other: LineageRecords) -> bool:
@@ -54,6 +55,11 @@ class LineageRecords(msgspec.Struct, frozen=True):
     def step(self, position: Position) -> Step | None:
         """The light half of the row at this position."""
         return self.steps.get(position[0], {}).get(position[1])
+
+
+async def heads_of(side: Engine, lineage: str) -> dict[str, Head]:
+    """The heads of a lineage, by thread."""
+    return {head.thread: head for head in await side.heads(lineage)}
 
 
 class Copied(msgspec.Struct):
@@ -167,3 +173,9 @@ async def free_all(side: Engine, lineage: str) -> None:
     while branches := [branch.id for branch in await side.branches(lineage)]:
         blobs = [id for id, _ in await side.blob_ids(lineage)]
         await side.drop(Drop(lineage, (), branches=branches, blobs=blobs))
+
+
+async def clear(side: Engine, lineage: str) -> None:
+    """Delete everything of a lineage in which no thread is left."""
+    with contextlib.suppress(Refused):  # a thread appeared: whoever made it goes on from here
+        await free_all(side, lineage)

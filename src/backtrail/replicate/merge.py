@@ -16,7 +16,7 @@ from backtrail.engines.base import Engine, generation_of
 from backtrail.engines.conflicts import Refused
 from backtrail.replicate import limits
 from backtrail.replicate.absorption import Absorption, Merged, Pair
-from backtrail.replicate.lineage_copy import Copied, LineageRecords, free_all
+from backtrail.replicate.lineage_copy import Copied, LineageRecords, clear, heads_of
 from backtrail.replicate.merge_rules import Apart, Codec, Moving, Outdated, Rule
 
 
@@ -42,8 +42,7 @@ async def _merge(pair: Pair, lineage: str, merged: Merged, seen: set[str]) -> No
     target, source = pair.target, pair.source
     merged_once = False
     for _ in limits.COMPARISON.attempts():
-        theirs = {head.thread: head for head in await source.heads(lineage)}
-        ours = {head.thread: head for head in await target.heads(lineage)}
+        theirs, ours = await heads_of(source, lineage), await heads_of(target, lineage)
         if not ours and not theirs:
             await clear(target, lineage)
             await clear(source, lineage)
@@ -78,11 +77,3 @@ async def _has_leftovers(target: Engine, source: Engine, lineage: str) -> bool:
     """True if a merge changed all heads, but was stopped before it had dropped what only the source has."""
     known = {branch.id for branch in await target.branches(lineage)}
     return any(branch.id not in known for branch in await source.branches(lineage))
-
-
-async def clear(side: Engine, lineage: str) -> None:
-    """Delete everything of a lineage in which no thread is left."""
-    try:
-        await free_all(side, lineage)
-    except Refused:
-        return  # a thread appeared: left to the next merge

@@ -22,7 +22,7 @@ from backtrail.engines.conflicts import Deferred, Refused
 from backtrail.errors import Closed, LockLost, Unavailable
 from backtrail.lru import LRU
 from backtrail.replicate import concurrency, role_record
-from backtrail.replicate.delegating_engine import DelegatingEngine
+from backtrail.replicate.delegating_engine import DelegatingEngine, Method
 from backtrail.replicate.deleted_threads import write_tombstone
 from backtrail.replicate.failover import Failover, Standing, opposite
 from backtrail.replicate.lineage_copy import free_all
@@ -128,16 +128,16 @@ class Mirror(DelegatingEngine, WritesInGenerations, Mirrored):
         self.replicator.look_soon()
         self.replicator.wake()
 
-    async def _ask(self, method: str, *args: Any, **options: Any) -> Any:
+    async def _ask(self, method: Method[Any], *args: Any, **options: Any) -> Any:
         """Call the active side; if it is unreachable, the other one."""
         await self._start()
         for last in (False, True):
             standing = self.failover.standing
             try:
-                found = await getattr(self.sides[standing.active], method)(*args, **options)
-                if method in ("head", "tip"):
+                found = await getattr(self.sides[standing.active], method.__name__)(*args, **options)
+                if method in (Engine.head, Engine.tip):
                     self._note_read(args, standing)
-                elif method == "heads":
+                elif method is Engine.heads:
                     self._note_read([head.thread for head in found], standing)
                 return found
             except Unavailable as error:
@@ -258,7 +258,7 @@ class Mirror(DelegatingEngine, WritesInGenerations, Mirrored):
         if not self.may_drop:
             raise Deferred(drop.lineage)
         active, follower = self.sides[standing.active], self.sides[standing.follower]
-        heads = await self._ask("heads", drop.lineage)
+        heads = await self.heads(drop.lineage)
         if {(head.thread, head.key) for head in heads} != {*drop.expect} or standing is not self.failover.standing:
             raise _look_again(drop.lineage)  # the sweep was planned on the other side, before that became the follower
         try:
@@ -281,7 +281,7 @@ class Mirror(DelegatingEngine, WritesInGenerations, Mirrored):
     # -- the store -------------------------------------------------------------------------------------------------
 
     async def compact(self) -> None:
-        await self._ask("compact")
+        await super().compact()
         follower = self.failover.standing.follower
         if self.failover.is_healthy(follower):
             try:

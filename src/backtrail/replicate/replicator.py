@@ -157,7 +157,11 @@ class Replicator:
         try:
             sides = self._sides(standing)
             blobs = None if lacking is None or lacking.behind else lacking.blobs
-            if not await self._forwarded(sides, lineage, blobs, standing.generation):
+            try:
+                done = await fast_forward(*sides, lineage, blobs, standing.generation)
+            except Refused:
+                done = False  # its heads moved, or are not what they seemed
+            if not done:
                 await self._merge(sides, lineage, standing.generation)
         except BaseException as error:
             self.outbox.give_back(lineage, lacking)
@@ -171,14 +175,6 @@ class Replicator:
         if standing.follower not in standing.fences:
             raise Unavailable(f"the {standing.follower} has not joined generation {standing.generation} yet")
         return self._failover.fenced(standing.active, standing), self._failover.fenced(standing.follower, standing)
-
-    async def _forwarded(
-        self, sides: tuple[Engine, Engine], lineage: str, blobs: set[bytes] | None, generation: int
-    ) -> bool:
-        try:
-            return await fast_forward(*sides, lineage, blobs, generation)
-        except Refused:
-            return False  # its heads moved, or are not what they seemed
 
     async def _merge(self, sides: tuple[Engine, Engine], lineage: str, generation: int) -> None:
         try:

@@ -19,9 +19,9 @@ from backtrail.engines.conflicts import Refused
 from backtrail.engines.memory import MemoryEngine
 from backtrail.replicate import limits
 from backtrail.replicate.absorption import Absorption, Merged, Pair
-from backtrail.replicate.delegating_engine import DelegatingEngine
+from backtrail.replicate.delegating_engine import DelegatingEngine, Method
 from backtrail.replicate.deleted_threads import Deletions, Fate
-from backtrail.replicate.lineage_copy import Copied, LineageRecords
+from backtrail.replicate.lineage_copy import Copied, LineageRecords, heads_of
 from backtrail.replicate.merge_rules import Codec, Rule, SpooledRow
 from backtrail.replicate.spool import Spool, SpooledLineage
 
@@ -94,7 +94,7 @@ async def deliver(
 
 
 async def _read(side: Engine, lineage: str) -> LineageRecords:
-    return await LineageRecords.read(side, lineage, {head.thread: head for head in await side.heads(lineage)})
+    return await LineageRecords.read(side, lineage, await heads_of(side, lineage))
 
 
 async def _sources(
@@ -173,10 +173,10 @@ class EitherEngine(DelegatingEngine):
         self._first, self._second = first, second
         self.properties = first.properties
 
-    async def _ask(self, method: str, *args: Any, **options: Any) -> Any:
-        if method not in ("payloads", "blobs"):
-            raise NotImplementedError(f"{method}: only payloads and blobs are read")
-        here = dict(await getattr(self._first, method)(*args, **options))
-        there = dict(await getattr(self._second, method)(*args, **options))
+    async def _ask(self, method: Method[Any], *args: Any, **options: Any) -> Any:
+        if method not in (Engine.payloads, Engine.blobs):
+            raise NotImplementedError(f"{method.__name__}: only payloads and blobs are read")
+        here = dict(await getattr(self._first, method.__name__)(*args, **options))
+        there = dict(await getattr(self._second, method.__name__)(*args, **options))
         both = {**there, **here}
-        return both if method == "blobs" else sorted(both.items())
+        return both if method is Engine.blobs else sorted(both.items())

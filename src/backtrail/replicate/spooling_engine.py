@@ -21,7 +21,7 @@ from backtrail.engines.capabilities import SavesAdrift, WritesInGenerations
 from backtrail.engines.conflicts import Refused
 from backtrail.errors import BacktrailError, Closed, LockLost, Unavailable
 from backtrail.replicate import concurrency, limits, role_record
-from backtrail.replicate.delegating_engine import DelegatingEngine
+from backtrail.replicate.delegating_engine import DelegatingEngine, Method
 from backtrail.replicate.head_cache import HeadCache
 from backtrail.replicate.mirror import Mirror, planned_before
 from backtrail.replicate.spool import KEYS, NOTHING, Holdings, Spool, StoreFacts, weight
@@ -307,14 +307,14 @@ class Spooled(DelegatingEngine, WritesInGenerations, SavesAdrift, Mirrored):
 
     # -- reading -------------------------------------------------------------------------------------------------------
 
-    async def _ask(self, method: str, *args: Any, **options: Any) -> Any:
+    async def _ask(self, method: Method[Any], *args: Any, **options: Any) -> Any:
         await self._ready()
         if self.adrift:
-            found = await self._spool.answer(method, *args, **options)
+            found = await self._spool.answer(method.__name__, *args, **options)
             if found is not NOTHING:
                 return found
             await self._deliver_spool()
-        return await getattr(self.mirror, method)(*args, **options)
+        return await getattr(self.mirror, method.__name__)(*args, **options)
 
     async def base(self, thread: str) -> tuple[Head, Row | None] | None:
         await self._ready()
