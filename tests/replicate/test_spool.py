@@ -150,6 +150,20 @@ def test_a_save_that_only_the_follower_got_is_not_taken_for_somebody_elses_while
     pair.equal()
 
 
+def test_the_first_save_of_an_outage_is_spooled_although_it_cannot_be_compared_with_the_state_before(
+    pair: Pair, tmp_path: Path
+) -> None:
+    store = pair.open(spool=tmp_path / "spool", **NEVER)
+    thread = store.thread("t")
+    thread.append("messages", [LONG])
+    both_unreachable(pair)
+    thread.save({"messages": ["rewritten"], "more": [LONG]})
+    assert store.status().spool.records == 1
+    assert landed(pair, store).diverged == 0
+    assert thread.load() == {"messages": ["rewritten"], "more": [LONG]}
+    pair.equal()
+
+
 @pytest.mark.usefixtures("many_rows")
 def test_a_delivery_that_is_cut_is_repeated_and_doubles_nothing(pair: Pair, tmp_path: Path) -> None:
     store = pair.open(spool=tmp_path / "spool", **NEVER)

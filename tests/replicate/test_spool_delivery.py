@@ -267,6 +267,35 @@ def test_long_lists_and_large_values_of_saves_whose_base_is_gone_are_kept(on_lon
     assert states[40] == {"messages": ["rewritten"], "more": long}
 
 
+def test_every_kind_of_change_between_saves_whose_base_is_gone_is_kept(on_long: Adrift) -> None:
+    adrift, thread = on_long, on_long.thread
+    long = [f"message {n} of a list that is kept in pieces" for n in range(40)]
+    state: dict[str, Any] = {"one": long[:20], "two": long[:10], "gone soon": "large " * 2000, "same": long}
+    ids, states = [thread.save(state).id], [state]
+    for n in range(20, 24):
+        thread.append("one", [long[n]])
+    for change in (
+        {"two": long},  # rewritten: an adrift save writes all of it
+        {"one": long[5:], "two": [*long, *long]},
+        {"one": "no list any more"},
+        {"one": [], "two": None, "nested": {"list": long, "deep": {"text": "large " * 2000}}},
+        {"nested": {"list": long[1:], "deep": {"text": "large " * 2000}}},
+    ):
+        state = {key: value for key, value in {**state, **change}.items() if key != "gone soon"}
+        ids.append(thread.save(state).id)
+        states.append(state)
+    for n in range(3):
+        state = {**state, "same": [*state["same"], n], "more": n}
+        ids.append(thread.update({"more": n, "same": state["same"]}).id)
+        states.append(state)
+    thread.append("same", ["last"])
+    free(adrift)
+    adrift.deliver(detach=True)
+    kept = adrift.alone().thread("t#diverged-1")
+    assert [kept.load(id) for id in ids] == states
+    assert kept.load() == {**state, "same": [*state["same"], "last"]}
+
+
 @pytest.mark.parametrize("changes", range(1, 6))
 def test_a_delivery_of_saves_without_a_base_may_die_anywhere_and_is_repeated(adrift: Adrift, changes: int) -> None:
     ids = adrift.save("two", "three")
