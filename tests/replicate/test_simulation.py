@@ -39,9 +39,12 @@ def _play(*arguments: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-@pytest.mark.parametrize("start", [506299, 510938])
-def test_seeds_that_lost_a_save_once_lose_none(start: int) -> None:
-    played = _play("--seeds", "1", "--start", str(start), "--replication", "sync", "--spool")
+@pytest.mark.parametrize(
+    ("start", "spool"),
+    [(506299, "--spool"), (510938, "--spool"), (609957, "--spool"), (610556, "--no-spool"), (611792, "--spool")],
+)
+def test_seeds_that_failed_once_keep_every_promise(start: int, spool: str) -> None:
+    played = _play("--seeds", "1", "--start", str(start), "--replication", "sync", spool)
     assert played.returncode == 0, f"{played.stdout}{played.stderr}"
 
 

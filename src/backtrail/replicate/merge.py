@@ -57,7 +57,7 @@ async def _merge(pair: Pair, lineage: str, merged: Merged, seen: set[str]) -> No
         try:
             there = await LineageRecords.read(source, lineage, theirs)
             here = await LineageRecords.read(target, lineage, ours)
-            if alike and here.marks_like(there):
+            if alike and here.rows_like(there):
                 return
             absorption = Absorption(pair, lineage, merged)
             await absorption.decide(here, there)

@@ -77,13 +77,13 @@ async def deliver(
         if spooled is None:
             return merged  # another process has delivered it
         try:
-            sources = await _sources(spool, spooled, lineage, active, codec, detach)
-            for source, theirs in sources:
-                ours = await _read(active, lineage)
+            ours = await _read(active, lineage)
+            for source, theirs in await _sources(spool, spooled, lineage, active, ours, codec, detach):
                 rule = IfNobodyElseWrote(spooled.bases, ours)
                 absorption = Absorption(Pair(active, source, codec, generation, rule, sides), lineage, merged)
                 await absorption.decide(ours, theirs)
                 await absorption.commit()
+                ours = await _read(active, lineage)
         except Stranded:
             raise
         except Refused:
@@ -98,10 +98,15 @@ async def _read(side: Engine, lineage: str) -> LineageRecords:
 
 
 async def _sources(
-    spool: Spool, spooled: SpooledLineage, lineage: str, active: Engine, codec: Codec, detach: bool
+    spool: Spool,
+    spooled: SpooledLineage,
+    lineage: str,
+    active: Engine,
+    ours: LineageRecords,
+    codec: Codec,
+    detach: bool,
 ) -> list[tuple[Engine, LineageRecords]]:
     """The spool as if it were a side, and each thread that has lost its base, as one that begins in the spool."""
-    ours = await _read(active, lineage)
     all_heads = {**spooled.heads, spooled.journal.thread: spooled.journal}
     found = await LineageRecords.read(spool.engine, lineage, all_heads)
     lost = await _without_base(spooled, active, lineage, ours, found)
@@ -131,14 +136,20 @@ def _branch(found: LineageRecords, ours: LineageRecords, id: bytes) -> Branch | 
 async def _without_base(
     spooled: SpooledLineage, active: Engine, lineage: str, ours: LineageRecords, found: LineageRecords
 ) -> set[str]:
-    """The threads of which a row, or the one before it, is missing or was freed."""
+    """The threads of which a row, or the one before it, is missing or was freed. On a side without threads all rows are
+    garbage, and a sweep that frees them would not notice a new thread: nothing can be built on them."""
     lost: set[str] = set()
+    unseen = {thread for thread, at in spooled.saves if ours.step(at) is None}
     for thread, (id, number) in spooled.saves:
         branch = _branch(found, ours, id)
         before = None if branch is None else previous_position(branch, number)
         if branch is None:
             lost.add(thread)
-        elif before is not None and ours.step((id, number)) is None and found.step(before) is None:
+        elif before is None or found.step(before) is not None:
+            continue  # it begins here, or follows another save of the spool
+        elif not ours.heads and thread in unseen:
+            lost.add(thread)
+        elif ours.step((id, number)) is None:
             row = await active.row(lineage, *before)
             if row is None or not row.root:
                 lost.add(thread)
