@@ -60,7 +60,7 @@ class Mirror(DelegatingEngine, WritesInGenerations, Mirrored):
         self._read_in: LRU[str, int] = LRU(_READ)  # by thread: the generation in which its head was read last
         self._reading = threading.Lock()
         self._compared: tuple[str, Sequence[tuple[str, HeadKey]]] | None = (
-            None  # the sweep for which sides were compared
+            None  # the last sweep that was compared for
         )
         for name, engine in (("primary", primary), ("replica", replica)):
             if (waiting := capability(engine, FailsFast)) is not None:
