@@ -39,9 +39,9 @@ def _play(*arguments: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-@pytest.mark.parametrize("start", [506299, 510938])
-def test_seeds_that_lost_a_save_once_lose_none(start: int) -> None:
-    played = _play("--seeds", "1", "--start", str(start), "--replication", "sync", "--spool")
+@pytest.mark.parametrize(("start", "replication"), [(506299, "sync"), (510938, "sync"), (520621, "async")])
+def test_seeds_that_lost_a_save_once_lose_none(start: int, replication: str) -> None:
+    played = _play("--seeds", "1", "--start", str(start), "--replication", replication, "--spool")
     assert played.returncode == 0, f"{played.stdout}{played.stderr}"
 
 

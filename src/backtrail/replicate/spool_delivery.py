@@ -13,8 +13,8 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from typing import Any
 
-from backtrail.engines.base import Branch, Engine, Head, HeadKey, Step
-from backtrail.engines.branch_origins import previous_position
+from backtrail.engines.base import Branch, Commit, Drop, Engine, Head, HeadKey, Step, Swap
+from backtrail.engines.branch_origins import furthest, is_complete, previous_position, walk_back
 from backtrail.engines.conflicts import Refused
 from backtrail.engines.memory import MemoryEngine
 from backtrail.replicate import limits
@@ -77,6 +77,7 @@ async def deliver(
         if spooled is None:
             return merged  # another process has delivered it
         try:
+            await _take_back(spooled, lineage, active)  # what a delivery that died had left
             sources = await _sources(spool, spooled, lineage, active, codec, detach)
             for source, theirs in sources:
                 ours = await _read(active, lineage)
@@ -84,6 +85,8 @@ async def deliver(
                 absorption = Absorption(Pair(active, source, codec, generation, rule, sides), lineage, merged)
                 await absorption.decide(ours, theirs)
                 await absorption.commit()
+            if await _take_back(spooled, lineage, active):
+                continue
         except Stranded:
             raise
         except Refused:
@@ -91,6 +94,26 @@ async def deliver(
         if await spool.clear(lineage, spooled.journal):
             return merged
     raise Refused(lineage, f"lineage {lineage!r} kept moving while the spool was delivered: it is tried again")
+
+
+async def _take_back(spooled: SpooledLineage, lineage: str, active: Engine) -> bool:
+    """Take spooled saves back from a side if a sweep has freed what they build on at the moment when they came: until
+    then no head needed it. The spool still has them. Their rows go first: without a head, it would look as if whoever
+    deleted the thread had seen them."""
+    ours = {*(at for _, at in spooled.saves), *(head.position for head in spooled.heads.values())}
+    heads = await active.heads(lineage)
+    branches = {branch.id: branch for branch in await active.branches(lineage)}
+    broken = [
+        head
+        for head in heads
+        if head.position in ours and not is_complete(list(walk_back(head.position, branches.get)))
+    ]
+    if broken:
+        needed = furthest((head.position for head in heads if head not in broken), branches.get)
+        gone = {head.branch for head in broken} - needed.keys()
+        await active.drop(Drop(lineage, [(head.thread, head.key) for head in heads], branches=[*gone]))
+        await active.commit(Commit(lineage, [Swap(head.thread, head.key, None) for head in broken]))
+    return bool(broken)
 
 
 async def _read(side: Engine, lineage: str) -> LineageRecords:
