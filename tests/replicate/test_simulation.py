@@ -40,11 +40,18 @@ def _play(*arguments: str) -> subprocess.CompletedProcess[str]:
 
 
 @pytest.mark.parametrize(
-    ("start", "spool"),
-    [(506299, "--spool"), (510938, "--spool"), (609957, "--spool"), (610556, "--no-spool"), (611792, "--spool")],
+    ("start", "replication", "spool"),
+    [
+        (506299, "sync", "--spool"),
+        (510938, "sync", "--spool"),
+        (520621, "async", "--spool"),
+        (609957, "sync", "--spool"),
+        (610556, "sync", "--no-spool"),
+        (611792, "sync", "--spool"),
+    ],
 )
-def test_seeds_that_failed_once_keep_every_promise(start: int, spool: str) -> None:
-    played = _play("--seeds", "1", "--start", str(start), "--replication", "sync", spool)
+def test_seeds_that_failed_once_keep_every_promise(start: int, replication: str, spool: str) -> None:
+    played = _play("--seeds", "1", "--start", str(start), "--replication", replication, spool)
     assert played.returncode == 0, f"{played.stdout}{played.stderr}"
 
 

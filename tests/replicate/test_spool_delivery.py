@@ -323,6 +323,66 @@ def test_what_was_saved_to_a_thread_that_others_deleted_is_kept_under_another_na
     assert adrift.said("t#diverged-1") == ["one", "two"]
 
 
+class SweptBefore(Flaky):
+    """What no thread needs is freed right before the first commit of a thread; `dies`: after that nothing is done."""
+
+    def __init__(self, engine: Engine, left: int) -> None:
+        super().__init__(engine)
+        self.left, self.swept = left, False
+
+    async def commit(self, commit: Commit) -> None:
+        if commit.swaps and not self.swept:
+            self.swept = True
+            await free_all(self.engine, commit.lineage)
+        await self._change(self.engine.commit(commit))
+
+    async def drop(self, drop: Drop) -> None:
+        await self._change(self.engine.drop(drop))
+
+    async def _change(self, change: Any) -> None:
+        if self.left <= 0:
+            change.close()
+            raise Unavailable("the process died, because a test says so")
+        self.left -= 1
+        await change
+
+
+@pytest.mark.parametrize("changes", [1, 2, 3, 99])
+def test_a_save_whose_base_is_freed_at_the_moment_when_it_comes_is_taken_back_and_kept(
+    adrift: Adrift, changes: int
+) -> None:
+    """The thread was deleted, so a sweep cannot know that the save needs its rows."""
+    ids = adrift.save("two", "three")
+    delete(adrift)
+    swept = SweptBefore(adrift.active, changes)
+    with pytest.raises((Stranded, Unavailable)):
+        adrift.deliver(swept)
+    assert swept.swept
+    assert adrift.left() == 2
+    with pytest.raises(Stranded):
+        adrift.deliver()
+    assert adrift.alone().threads() == []
+    assert adrift.deliver(detach=True) == [("t", "t#diverged-1")]
+    assert [one.id for one in adrift.alone().thread("t#diverged-1").history(all=True)] == ids
+    assert adrift.left() == 0
+
+
+def test_undone_saves_that_were_kept_of_a_deleted_thread_outlive_the_delivery_of_others_to_it(adrift: Adrift) -> None:
+    """Of the thread that was deleted, another side had saves that the deletion did not know."""
+    adrift.save("two")
+    other = Sides()
+    other.target, other.source = adrift.active, adrift.sides[1].engine  # type: ignore[assignment]
+    undone = other.thread(other.source).append("messages", ["undone"])
+    other.thread(other.source).undo()
+    kept = other.thread(other.source).append("messages", ["kept"])
+    delete(adrift, generation=2)
+    assert other.merge(2) == [("t", "t#diverged-1")]
+    ids = {one.id for one in adrift.alone().thread("t#diverged-1").history(all=True)}
+    assert {undone.id, kept.id} <= ids
+    adrift.deliver(generation=2)
+    assert {undone.id, kept.id} <= {one.id for one in adrift.alone().thread("t#diverged-1").history(all=True)}
+
+
 def test_a_thread_of_the_spool_that_was_delivered_and_then_deleted_is_not_made_anew(adrift: Adrift) -> None:
     adrift.store.thread("new").append("messages", ["in the spool"])
     process = Lifetime(1)
