@@ -222,7 +222,7 @@ class Replicator:
         except (BacktrailError, Refused):
             await failover.stay(standing.role)
             raise
-        for lineage in self._moving:
+        for lineage in [*self._moving]:
             self.outbox.arrived(self.outbox.take(lineage))  # while nobody wrote
         await failover.return_home(standing.role)
 
