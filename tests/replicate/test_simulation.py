@@ -48,6 +48,7 @@ def _play(*arguments: str) -> subprocess.CompletedProcess[str]:
         (609957, "sync", "--spool"),
         (610556, "sync", "--no-spool"),
         (611792, "sync", "--spool"),
+        (820027, "sync", "--spool"),
     ],
 )
 def test_seeds_that_failed_once_keep_every_promise(start: int, replication: str, spool: str) -> None:

@@ -287,7 +287,7 @@ class Absorption:
         # A sweep of a lineage without heads does not notice that a copy needs its branches. So the heads that come
         # first are older than those of the other side: if a sweep has freed a branch meanwhile, or this process dies,
         # the two still differ. From then on sweeps notice, and the next attempt brings what is missing and the heads.
-        # (A spool brings all rows that its heads need there: see `spool_delivery`.)
+        # (A spool has not all rows that its heads need: its delivery checks them.)
         whole = bool(lacks.heads) or not lacks.branches or not self._rule.whole
         heads = {thread: head for thread, head in self._final.items() if thread not in taken}
         heads |= {thread: lacks.heads[thread] for thread in taken if thread in lacks.heads}  # they stay for now

@@ -59,9 +59,7 @@ class Mirror(DelegatingEngine, WritesInGenerations, Mirrored):
         self._starting = concurrency.Mutex(self.blocking)
         self._read_in: LRU[str, int] = LRU(_READ)  # by thread: the generation in which its head was read last
         self._reading = threading.Lock()
-        self._compared: tuple[str, Sequence[tuple[str, HeadKey]]] | None = (
-            None  # the last sweep that was compared for
-        )
+        self._compared: tuple[str, Sequence[tuple[str, HeadKey]]] | None = None  # the last sweep that was compared for
         for name, engine in (("primary", primary), ("replica", replica)):
             if (waiting := capability(engine, FailsFast)) is not None:
                 waiting.fail_fast = partial(self._can_do_without, cast("Name", name))
