@@ -223,8 +223,9 @@ def _deleted_threads(ledger: Ledger, sides: Sides) -> Iterator[Failure]:
         for name in sides.of(call.thread):
             others |= sides.unacknowledged(name, saves)
             back = sides.ids(name) & own - again
-            # Those that a fork has as well cannot be deleted for one of the two.
-            kept = forked and bool(sides.ids(name) & others)
+            # Those that a fork has as well cannot be deleted for one of the two. And a save that was made once more
+            # brings back what it builds on.
+            kept = (forked and bool(sides.ids(name) & others)) or bool(sides.ids(name) & again & own)
             if back and not excused and not kept:
                 yield Failure("a deleted thread is back", f"{call}: {name!r} has {[id[-6:] for id in sorted(back)]}")
 
