@@ -3,7 +3,7 @@
 Redis and PostgreSQL are private servers; SQLite is a file. With `replication="sync"` a save is compared with the slower
 side in the async API and with the sum of both sides in the sync API; with `"async"` it is compared with the primary
 alone. "both, without a mirror" is the time of two saves at once on this machine. At the end: how fast an empty replica
-catches up, and how long the first save after a kill of the primary takes.
+catches up, how fast one that was away does, and how long the first save after a kill of the primary takes.
 """
 
 from __future__ import annotations
@@ -136,6 +136,23 @@ def catch_up(title: str, one: str, two: str, outcome: Outcome) -> None:
     outcome.rows.append([f"catch-up {title}", f"{report.records / took:,.0f} records/s", f"{took * 1000:.0f}", "-"])
 
 
+def after_an_outage(server: PostgresServer, primary: str, long: int, missed: int, outcome: Outcome) -> None:
+    """Kill the replica, save to a long thread and to short ones, start it again, and time until it has everything."""
+    with backtrail.open(primary, replica=f"{server.url}?schema=after_an_outage", drain=60.0) as store:
+        for _ in range(long):
+            store.thread("long").append("messages", [MESSAGE])
+        server.kill()
+        for number in range(missed):
+            store.thread("long" if number % 2 else f"short-{number % 50}").append("messages", [MESSAGE])
+        server.start()
+        began = time.perf_counter()
+        while (status := store.catch_up()).behind or not status.replica.healthy:
+            time.sleep(0.01)
+        took = time.perf_counter() - began
+    outcome.raw["after an outage"] = {"records": missed, "seconds": took}
+    outcome.rows.append(["PostgreSQL back", f"{missed / took:,.0f} missed records/s", f"{took * 1000:.0f}", "-"])
+
+
 def takeover(server: RedisServer | PostgresServer, replica: str, outcome: Outcome) -> None:
     """Kill the primary, and time the next save."""
     with backtrail.open(server.url, replica=replica) as store:
@@ -181,6 +198,7 @@ def run(context: RunContext) -> Outcome:
             catch_up("SQLite to SQLite", on_file("full"), on_file("caught_up"), outcome)
             catch_up("SQLite to PostgreSQL", on_file("full"), on_postgres("caught_up"), outcome)
             catch_up("SQLite to Redis", on_file("full"), on_redis("caught_up"), outcome)
+            after_an_outage(postgres, on_file("after_an_outage"), saves * 5, saves * 3, outcome)
             takeover(redis, on_file("taken_over"), outcome)
             bar.advance()
         finally:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -149,4 +150,86 @@ def test_a_save_in_doubt_that_reaches_the_spool_after_the_others_were_delivered_
         time.sleep(0.005)
     assert thread.load() == {"messages": ["one", "two"]}
     assert store.status().diverged == 0
+    store.close()
+
+
+class Busy(Flaky):
+    """A side to which others write whenever this process reads rows of it."""
+
+    act: Callable[[], object] = lambda: None
+
+    async def steps(self, *args: Any, **options: Any) -> Any:
+        found = await self.engine.steps(*args, **options)
+        self.act()
+        return found
+
+    async def rows(self, *args: Any) -> Any:
+        found = await self.engine.rows(*args)
+        self.act()
+        return found
+
+
+def test_a_follower_that_missed_saves_gets_them_although_others_save_all_the_time() -> None:
+    engines = MemoryEngine(), MemoryEngine()
+    primary, replica = Busy(engines[0]), Flaky(engines[1])
+    store = backtrail.open(primary, replica=replica, **NEVER)
+    store.thread("t").append("messages", [0])
+    away = Flaky(engines[1])
+    other = backtrail.open(Flaky(engines[0]), replica=away, **NEVER)
+    assert other.thread("t").load() == {"messages": [0]}
+    away.up = replica.up = False
+    store.thread("t").append("messages", [1])
+    assert store.status().behind == 1
+    replica.up = True
+    saved: list[int] = []
+    primary.act = lambda: (saved.append(len(saved)), other.thread("t").append("messages", ["meanwhile"]))
+    status = store.catch_up()
+    assert saved
+    assert status.behind == 0
+    assert backtrail.open(engines[1]).thread("t").load()["messages"][:2] == [0, 1]
+    primary.act = lambda: None
+    store.catch_up()
+    assert backtrail.open(engines[1]).thread("t").load() == backtrail.open(engines[0]).thread("t").load()
+
+
+def test_the_primary_is_active_again_although_others_save_all_the_time() -> None:
+    """Two generations of a lineage can be merged only while nobody writes to it: at the latest in the pause that a
+    failback makes."""
+    engines = MemoryEngine(), MemoryEngine()
+    primary, replica = Flaky(engines[0]), Busy(engines[1])
+    store = backtrail.open(primary, replica=replica, health_every=0.05, failback_after=0.05)
+    other = backtrail.open(Flaky(engines[0]), replica=Flaky(engines[1]), **NEVER)
+    store.thread("t").append("messages", [0])
+    primary.up = False
+    store.thread("t").append("messages", [1])
+    assert store.status().active == "replica"
+    over, made = threading.Event(), threading.Event()
+    saved: list[str] = []
+
+    def write() -> None:
+        while not over.is_set():
+            saved.append(other.thread("t").append("messages", [len(saved)]).id)
+            made.set()
+
+    def wait_for_a_save() -> None:
+        made.clear()
+        made.wait(0.2)  # in the pause there is none
+
+    writer = threading.Thread(target=write)
+    writer.start()
+    replica.act = wait_for_a_save
+    primary.up = True
+    end = time.monotonic() + 60
+    while store.status().active == "replica":
+        assert time.monotonic() < end, store.status()
+        time.sleep(0.01)
+    over.set()
+    writer.join()
+    replica.act = lambda: None
+    while store.catch_up().behind:
+        assert time.monotonic() < end
+    for engine in engines:
+        alone = backtrail.open(engine)
+        assert {*saved} <= {one.id for info in alone.threads() for one in alone.thread(info.id).history(all=True)}
+        assert not alone.verify().problems
     store.close()

@@ -59,9 +59,15 @@ def test_a_tombstone_is_found_by_name_and_incarnation() -> None:
     finish(write_tombstone(side, head(1, 3), 1))
     finish(write_tombstone(side, head(2, 1, b"another".ljust(16)), 3))
     found = finish(find_deletions((side,), head(2)))
-    assert found == Deletions(Tombstone(1, head(1, 3).version, "t"), 3)
+    assert found == Deletions(Tombstone(1, head(1, 3).version, "t", *head(1, 3).position), 3)
     elsewhere = msgspec.structs.replace(head(1), thread="another name")
     assert finish(find_deletions((side,), elsewhere)) == Deletions(None, 0)
+
+
+def test_a_tombstone_tells_which_rows_of_a_branch_were_known() -> None:
+    stone = Tombstone(1, 1, "t", OWN.id, 3)
+    assert [stone.knew((OWN.id, step)) for step in (1, 3, 4)] == [True, True, False]
+    assert not stone.knew((b"another branch", 1))
 
 
 def test_of_several_tombstones_of_an_incarnation_the_newest_counts() -> None:
@@ -70,10 +76,12 @@ def test_of_several_tombstones_of_an_incarnation_the_newest_counts() -> None:
     finish(write_tombstone(one, head(1, 2), 1))  # an older one does not replace it
     finish(write_tombstone(two, head(1, 4), 2))
     assert stones(one) == 1
-    newest = Tombstone(3, head(1, 5).version, "t")
+    newest = Tombstone(3, head(1, 5).version, "t", *head(1, 5).position)
     assert finish(find_deletions((one, two), head(1))).own == newest
     finish(write_tombstone(two, head(1, 6), 4))
-    assert finish(find_deletions((one, two), head(1))).own == Tombstone(4, head(1, 6).version, "t")
+    assert finish(find_deletions((one, two), head(1))).own == Tombstone(
+        4, head(1, 6).version, "t", *head(1, 6).position
+    )
 
 
 def test_a_tombstone_is_void_while_its_side_has_the_thread() -> None:

@@ -7,13 +7,14 @@ from typing import Any
 
 import pytest
 
-from backtrail.engines.base import Engine
+from backtrail.engines.base import Commit, Engine
 from backtrail.engines.conflicts import Refused
 from backtrail.engines.coroutines import finish
-from backtrail.replicate import fast_forward as module
+from backtrail.errors import Unavailable
 from backtrail.replicate.fast_forward import fast_forward
+from backtrail.testing import sample_records
 from fix_flaky import Flaky
-from fix_generations import Sides
+from fix_generations import Lifetime, Sides
 
 
 def forward(sides: Sides, generation: int = 1, follower: Engine | None = None) -> bool:
@@ -112,11 +113,64 @@ def test_more_than_saves_is_left_to_a_merge(sides: Sides, change: str) -> None:
     sides.equal()
 
 
-def test_too_many_saves_are_left_to_a_merge(sides: Sides, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "_MOST", 3)
+@pytest.mark.usefixtures("many_rows")
+def test_many_saves_come_in_parts_and_an_interrupted_copy_is_continued(sides: Sides) -> None:
     for n in range(4):
-        sides.thread(sides.target).append("messages", [n])
-    assert not forward(sides)
+        sides.thread(sides.target).save({"n": n}, label=f"number {n}")
+    with pytest.raises(Unavailable):
+        forward(sides, follower=Lifetime(2).side(sides.source))
+    assert len(finish(sides.source.heads("t"))) == 1
+    assert sides.thread(sides.source).load() == {"messages": [0, 1]}
+    assert forward(sides)
+    assert sides.equal() == {"t": {"n": 3}}
+    assert [one.label for one in sides.thread(sides.source).history()] == [
+        None,
+        None,
+        *(f"number {n}" for n in range(4)),
+    ]
+
+
+@pytest.mark.parametrize("rows", ["few", "many"])
+@pytest.mark.parametrize("change", ["a save", "an annotation"])
+def test_only_saves_may_be_made_meanwhile(sides: Sides, rows: str, change: str, request: pytest.FixtureRequest) -> None:
+    """A follower would have a mark that its heads do not know of."""
+    if rows == "many":
+        request.getfixturevalue("many_rows")
+    thread = sides.thread(sides.target)
+    saved = [thread.save({"n": n}, label="labelled") for n in range(3)]
+
+    class Busy(Flaky):
+        """Somebody changes the thread whenever its rows are read."""
+
+        async def rows(self, *args: Any) -> Any:
+            self._act()
+            return await self.engine.rows(*args)
+
+        async def steps(self, *args: Any, **options: Any) -> Any:
+            self._act()
+            return await self.engine.steps(*args, **options)
+
+        def _act(self) -> None:
+            if change == "a save":
+                thread.save({"n": "meanwhile"})
+            else:
+                thread.annotate(saved[0].id, label="said meanwhile")
+
+    done = finish(fast_forward(Busy(sides.target), sides.source, "t", None, 1))
+    assert done is (change == "a save")
+    assert sides.thread(sides.source).load() == ({"n": 2} if done else {"messages": [0, 1]})
+    sides.merge(1)
+    sides.equal()
+
+
+def test_a_follower_that_has_a_branch_more_is_left_to_a_merge_if_it_is_not_known_what_it_lacks(sides: Sides) -> None:
+    """A merge was stopped before it had dropped that."""
+    sides.thread(sides.target).append("messages", ["two"])
+    finish(sides.source.commit(Commit("t", branches=[sample_records.branch("t")])))
+    assert not finish(fast_forward(sides.target, sides.source, "t", None, 1))
+    sides.merge(1)
+    assert sides.equal() == {"t": {"messages": [0, 1, "two"]}}
+    assert len(finish(sides.source.branches("t"))) == 1
 
 
 def test_a_follower_that_moves_meanwhile_refuses(sides: Sides) -> None:

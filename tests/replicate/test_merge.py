@@ -301,6 +301,14 @@ def built(kind: str) -> Sides:
         sides.merge()
         sides.thread(sides.source, 1).append("messages", ["unseen"])
         sides.delete(sides.target, 2)
+    elif kind == "only that was deleted":
+        sides.thread(sides.source, 1).append("messages", ["unseen"])
+        sides.delete(sides.target, 2)
+    elif kind == "of a name that was deleted":
+        sides = Sides()
+        sides.thread(sides.source, 1).append("messages", ["older"])
+        sides.thread(sides.target, 2).append("messages", ["deleted"])
+        sides.delete(sides.target, 2)
     else:
         id = str(uuid.uuid4())
         sides.thread(sides.source, 1).append("messages", ["three"], id=id)
@@ -309,8 +317,18 @@ def built(kind: str) -> Sides:
     return sides
 
 
+KINDS = (
+    "diverged",
+    "created twice",
+    "deleted",
+    "only that was deleted",
+    "of a name that was deleted",
+    "repeated",
+)
+
+
 @pytest.mark.parametrize("rows", ["few", "many"])
-@pytest.mark.parametrize("kind", ["diverged", "created twice", "deleted", "repeated"])
+@pytest.mark.parametrize("kind", KINDS)
 def test_a_merge_that_dies_after_any_change_and_is_made_again_ends_the_same(
     kind: str, rows: str, request: pytest.FixtureRequest
 ) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from typing import Any
 
 import pytest
@@ -12,8 +13,11 @@ from backtrail.engines.conflicts import Refused
 from backtrail.engines.coroutines import finish
 from backtrail.engines.memory import MemoryEngine
 from backtrail.history.replication import MergeCodec
+from backtrail.replicate.head_comparison import differing
+from backtrail.replicate.lineage_copy import free_all
 from backtrail.replicate.merge import merge
 from fix_flaky import Flaky
+from fix_generations import Sides
 
 NEVER: dict[str, Any] = {"health_every": 60.0, "failback_after": 60.0}  # nothing happens by itself
 
@@ -116,3 +120,45 @@ def test_a_thread_that_was_made_twice_goes_from_one_side_also_if_that_takes_two_
         assert not alone.verify().problems
         assert [checkpoint.step for checkpoint in alone.thread("t").history(all=True)] == [1, 2]
         assert finish(side.engine.stats())["rows"] == 3
+
+
+class SweptBefore(Flaky):
+    """All rows of the lineage are freed right before a commit that makes the first thread; `dies`: of which the
+    answer is lost, and all that comes after it."""
+
+    def __init__(self, engine: Engine, dies: bool) -> None:
+        super().__init__(engine)
+        self.dies, self.swept = dies, False
+
+    async def commit(self, commit: Commit) -> None:
+        if self.swept and self.dies:
+            raise backtrail.Unavailable("the process died, because a test says so")
+        if not self.swept and any(swap.new is not None for swap in commit.swaps):
+            self.swept = True
+            await free_all(self.engine, commit.lineage)
+        await self.engine.commit(commit)
+        if self.swept and self.dies:
+            raise backtrail.Unavailable("the process died, because a test says so")
+
+
+@pytest.mark.parametrize("dies", [False, True])
+@pytest.mark.parametrize("swept", ["target", "source"])
+def test_a_fork_whose_rows_are_freed_on_the_other_side_while_it_comes_is_whole_in_the_end(
+    swept: str, dies: bool
+) -> None:
+    """A sweep of a lineage without threads cannot know that a merge needs its rows."""
+    sides = Sides()
+    other = sides.source if swept == "target" else sides.target
+    sides.thread(sides.target).append("messages", ["one"])
+    sides.merge()
+    sides.thread(other).fork("f")
+    sides.delete(other)
+    sides.delete(getattr(sides, swept))
+    crossed = SweptBefore(getattr(sides, swept), dies)
+    with contextlib.suppress(backtrail.Unavailable):
+        sides.merge(2, "t", None, *((crossed, other) if swept == "target" else (other, crossed)))
+    assert crossed.swept
+    if dies:
+        assert finish(differing(sides.target, sides.source)) == ["t"]
+        sides.merge(2)
+    assert sides.equal() == {"f": {"messages": ["one"]}}

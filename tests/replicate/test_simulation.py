@@ -39,9 +39,20 @@ def _play(*arguments: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-@pytest.mark.parametrize("start", [506299, 510938])
-def test_seeds_that_lost_a_save_once_lose_none(start: int) -> None:
-    played = _play("--seeds", "1", "--start", str(start), "--replication", "sync", "--spool")
+@pytest.mark.parametrize(
+    ("start", "replication", "spool"),
+    [
+        (506299, "sync", "--spool"),
+        (510938, "sync", "--spool"),
+        (520621, "async", "--spool"),
+        (609957, "sync", "--spool"),
+        (610556, "sync", "--no-spool"),
+        (611792, "sync", "--spool"),
+        (820027, "sync", "--spool"),
+    ],
+)
+def test_seeds_that_failed_once_keep_every_promise(start: int, replication: str, spool: str) -> None:
+    played = _play("--seeds", "1", "--start", str(start), "--replication", replication, spool)
     assert played.returncode == 0, f"{played.stdout}{played.stderr}"
 
 

@@ -143,10 +143,24 @@ def test_a_save_that_only_the_follower_got_is_not_taken_for_somebody_elses_while
         )  # the background has all the time to compare the sides
         return await deliver(*args)
 
-    monkeypatch.setattr("backtrail.replicate.spooling_engine.deliver", late)
+    monkeypatch.setattr("backtrail.replicate.spool_courier.deliver", late)
     assert landed(pair, store).diverged == 0
     assert thread.load() == {"messages": ["one", "two", "three"]}
     assert len(thread.history(all=True)) == 3
+    pair.equal()
+
+
+def test_the_first_save_of_an_outage_is_spooled_although_it_cannot_be_compared_with_the_state_before(
+    pair: Pair, tmp_path: Path
+) -> None:
+    store = pair.open(spool=tmp_path / "spool", **NEVER)
+    thread = store.thread("t")
+    thread.append("messages", [LONG])
+    both_unreachable(pair)
+    thread.save({"messages": ["rewritten"], "more": [LONG]})
+    assert store.status().spool.records == 1
+    assert landed(pair, store).diverged == 0
+    assert thread.load() == {"messages": ["rewritten"], "more": [LONG]}
     pair.equal()
 
 

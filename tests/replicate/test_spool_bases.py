@@ -12,6 +12,7 @@ import backtrail
 from backtrail.engines.coroutines import finish
 from backtrail.engines.memory import MemoryEngine
 from backtrail.history.replication import MergeCodec
+from backtrail.replicate import concurrency
 from backtrail.replicate.spool import Spool
 from backtrail.replicate.spool_delivery import deliver
 from fix_flaky import Flaky
@@ -86,9 +87,12 @@ def test_a_remembered_tip_that_is_old_is_not_damage_however_often_it_comes_back(
     store.close()
 
 
-def test_what_waits_in_the_spool_comes_before_what_is_saved_next(tmp_path: Path) -> None:
+def test_what_waits_in_the_spool_comes_before_what_is_saved_next(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """It could not be delivered, because it builds on what only the primary has. When both are back another process
     begins to deliver it, and is not done when this one saves more."""
+    monkeypatch.setattr(concurrency.Background, "wake", lambda _: None)  # nobody else delivers it
     primary, replica = Flaky(MemoryEngine()), Flaky(MemoryEngine())
     store = backtrail.open(primary, replica=replica, replication="async", spool=tmp_path / "spool", **NEVER)
     store.thread("other").append("messages", [0])
@@ -118,4 +122,71 @@ def test_what_waits_in_the_spool_comes_before_what_is_saved_next(tmp_path: Path)
     for side in (primary, replica):
         assert backtrail.open(side.engine).thread("t").load() == {"messages": [1, 2, 3, 4, 5]}
         assert not backtrail.open(side.engine).verify().problems
+    store.close()
+
+
+@pytest.mark.parametrize("namespace", [None, "acme"])
+@pytest.mark.parametrize("key", [None, bytes(range(32))], ids=["open", "sealed"])
+def test_saves_whose_base_others_freed_are_kept_in_sealed_stores_and_namespaces(
+    tmp_path: Path, key: bytes | None, namespace: str | None
+) -> None:
+    engines = MemoryEngine(), MemoryEngine()
+    sides = [Flaky(engine) for engine in engines]
+    options: dict[str, Any] = {"key": key, "namespace": namespace, **NEVER}
+    store = backtrail.open(sides[0], replica=sides[1], spool=tmp_path / "spool", **options)
+    neighbour = backtrail.open(sides[0], replica=sides[1], namespace="neighbour", key=key, **NEVER)
+    for each in (store, neighbour):
+        each.thread("t").append("messages", [LONG])
+    sides[0].up = sides[1].up = False
+    saved = [store.thread("t").append("messages", [message]) for message in ("two", LONG * 2, "four")]
+    store.thread("t").annotate(saved[2].id, label="said")
+    other = backtrail.open(Flaky(engines[0]), replica=Flaky(engines[1]), **options)
+    other.thread("t").delete()
+    other.compact()
+    if key is not None:
+        options["key"] = bytes(reversed(key))
+        other.rekey(options["key"])
+    assert other.stats()["rows"] == 0
+    sides[0].up = sides[1].up = True
+    while (status := store.catch_up()).behind or status.spool.records or not status.replica.healthy:  # type: ignore[union-attr]
+        assert status.generation < 9
+    for engine in engines:
+        alone = backtrail.open(engine, key=options["key"], namespace=namespace)
+        assert [info.id for info in alone.threads()] == ["t#diverged-1"]
+        kept = alone.thread("t#diverged-1")
+        assert [(one.id, one.label) for one in kept.history(all=True)] == [
+            (saved[0].id, None),
+            (saved[1].id, None),
+            (saved[2].id, "said"),
+        ]
+        assert kept.load() == {"messages": ["two", LONG * 2, "four"]}
+        assert not alone.verify().problems
+        beside = backtrail.open(engine, key=key, namespace="neighbour")
+        assert beside.thread("t").load() == {"messages": [LONG]}
+    store.close()
+
+
+@pytest.mark.parametrize("what", ["append", "save"])
+def test_a_fork_that_was_just_made_can_be_saved_to_while_both_sides_are_away(tmp_path: Path, what: str) -> None:
+    primary, replica = Flaky(MemoryEngine()), Flaky(MemoryEngine())
+    store = backtrail.open(primary, replica=replica, spool=tmp_path / "spool", **NEVER)
+    store.thread("t").append("messages", [LONG])
+    store.thread("t").append("messages", ["two"])
+    fork = store.thread("t").fork("f")
+    primary.up = replica.up = False
+    if what == "append":
+        fork.append("messages", ["three"])
+    else:
+        fork.save({"messages": ["three"]})
+    assert store.status().spool.records == 1  # type: ignore[union-attr]
+    primary.up = replica.up = True
+    while (status := store.catch_up()).behind or status.spool.records:  # type: ignore[union-attr]
+        assert status.primary.healthy
+    assert status.diverged == 0
+    expected = [LONG, "two", "three"] if what == "append" else ["three"]
+    for side in (primary, replica):
+        alone = backtrail.open(side.engine)
+        assert alone.thread("f").load() == {"messages": expected}
+        assert alone.thread("t").load() == {"messages": [LONG, "two"]}
+        assert not alone.verify().problems
     store.close()

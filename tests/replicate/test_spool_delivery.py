@@ -267,6 +267,35 @@ def test_long_lists_and_large_values_of_saves_whose_base_is_gone_are_kept(on_lon
     assert states[40] == {"messages": ["rewritten"], "more": long}
 
 
+def test_every_kind_of_change_between_saves_whose_base_is_gone_is_kept(on_long: Adrift) -> None:
+    adrift, thread = on_long, on_long.thread
+    long = [f"message {n} of a list that is kept in pieces" for n in range(40)]
+    state: dict[str, Any] = {"one": long[:20], "two": long[:10], "gone soon": "large " * 2000, "same": long}
+    ids, states = [thread.save(state).id], [state]
+    for n in range(20, 24):
+        thread.append("one", [long[n]])
+    for change in (
+        {"two": long},  # rewritten: an adrift save writes all of it
+        {"one": long[5:], "two": [*long, *long]},
+        {"one": "no list any more"},
+        {"one": [], "two": None, "nested": {"list": long, "deep": {"text": "large " * 2000}}},
+        {"nested": {"list": long[1:], "deep": {"text": "large " * 2000}}},
+    ):
+        state = {key: value for key, value in {**state, **change}.items() if key != "gone soon"}
+        ids.append(thread.save(state).id)
+        states.append(state)
+    for n in range(3):
+        state = {**state, "same": [*state["same"], n], "more": n}
+        ids.append(thread.update({"more": n, "same": state["same"]}).id)
+        states.append(state)
+    thread.append("same", ["last"])
+    free(adrift)
+    adrift.deliver(detach=True)
+    kept = adrift.alone().thread("t#diverged-1")
+    assert [kept.load(id) for id in ids] == states
+    assert kept.load() == {**state, "same": [*state["same"], "last"]}
+
+
 @pytest.mark.parametrize("changes", range(1, 6))
 def test_a_delivery_of_saves_without_a_base_may_die_anywhere_and_is_repeated(adrift: Adrift, changes: int) -> None:
     ids = adrift.save("two", "three")
@@ -292,6 +321,66 @@ def test_what_was_saved_to_a_thread_that_others_deleted_is_kept_under_another_na
     assert adrift.deliver() == [("t", "t#diverged-1")]
     assert [info.id for info in adrift.alone().threads()] == ["t#diverged-1"]
     assert adrift.said("t#diverged-1") == ["one", "two"]
+
+
+class SweptBefore(Flaky):
+    """What no thread needs is freed right before the first commit of a thread; `dies`: after that nothing is done."""
+
+    def __init__(self, engine: Engine, left: int) -> None:
+        super().__init__(engine)
+        self.left, self.swept = left, False
+
+    async def commit(self, commit: Commit) -> None:
+        if commit.swaps and not self.swept:
+            self.swept = True
+            await free_all(self.engine, commit.lineage)
+        await self._change(self.engine.commit(commit))
+
+    async def drop(self, drop: Drop) -> None:
+        await self._change(self.engine.drop(drop))
+
+    async def _change(self, change: Any) -> None:
+        if self.left <= 0:
+            change.close()
+            raise Unavailable("the process died, because a test says so")
+        self.left -= 1
+        await change
+
+
+@pytest.mark.parametrize("changes", [1, 2, 3, 99])
+def test_a_save_whose_base_is_freed_at_the_moment_when_it_comes_is_taken_back_and_kept(
+    adrift: Adrift, changes: int
+) -> None:
+    """The thread was deleted, so a sweep cannot know that the save needs its rows."""
+    ids = adrift.save("two", "three")
+    delete(adrift)
+    swept = SweptBefore(adrift.active, changes)
+    with pytest.raises((Stranded, Unavailable)):
+        adrift.deliver(swept)
+    assert swept.swept
+    assert adrift.left() == 2
+    with pytest.raises(Stranded):
+        adrift.deliver()
+    assert adrift.alone().threads() == []
+    assert adrift.deliver(detach=True) == [("t", "t#diverged-1")]
+    assert [one.id for one in adrift.alone().thread("t#diverged-1").history(all=True)] == ids
+    assert adrift.left() == 0
+
+
+def test_undone_saves_that_were_kept_of_a_deleted_thread_outlive_the_delivery_of_others_to_it(adrift: Adrift) -> None:
+    """Of the thread that was deleted, another side had saves that the deletion did not know."""
+    adrift.save("two")
+    other = Sides()
+    other.target, other.source = adrift.active, adrift.sides[1].engine  # type: ignore[assignment]
+    undone = other.thread(other.source).append("messages", ["undone"])
+    other.thread(other.source).undo()
+    kept = other.thread(other.source).append("messages", ["kept"])
+    delete(adrift, generation=2)
+    assert other.merge(2) == [("t", "t#diverged-1")]
+    ids = {one.id for one in adrift.alone().thread("t#diverged-1").history(all=True)}
+    assert {undone.id, kept.id} <= ids
+    adrift.deliver(generation=2)
+    assert {undone.id, kept.id} <= {one.id for one in adrift.alone().thread("t#diverged-1").history(all=True)}
 
 
 def test_a_thread_of_the_spool_that_was_delivered_and_then_deleted_is_not_made_anew(adrift: Adrift) -> None:

@@ -202,7 +202,7 @@ def _target_deleted(ledger: Ledger, id: str) -> bool:
 
 
 def _deleted_threads(ledger: Ledger, sides: Sides) -> Iterator[Failure]:
-    """Of a deleted thread, only such checkpoints are there as a save builds on that the deleting side did not know."""
+    """Of a deleted thread, only such checkpoints are there as the deleting side did not know, or a fork has as well."""
     for call in ledger.acknowledged("delete", "delete_at"):
         if not call.deletes_thread:
             continue
@@ -219,10 +219,14 @@ def _deleted_threads(ledger: Ledger, sides: Sides) -> Iterator[Failure]:
             one for one in ledger.all("delete_at", "prune") if one is not call and not one.over_before(call.begun)
         ]
         excused = any(one.kind == "prune" or one.target in others for one in removed if not one.did_nothing)
+        forked = any(one.thread == call.thread for one in ledger.all("fork"))
         for name in sides.of(call.thread):
             others |= sides.unacknowledged(name, saves)
             back = sides.ids(name) & own - again
-            if back and not excused and not sides.ids(name) & others:
+            # Those that a fork has as well cannot be deleted for one of the two. And a save that was made once more
+            # brings back what it builds on.
+            kept = (forked and bool(sides.ids(name) & others)) or bool(sides.ids(name) & again & own)
+            if back and not excused and not kept:
                 yield Failure("a deleted thread is back", f"{call}: {name!r} has {[id[-6:] for id in sorted(back)]}")
 
 

@@ -233,7 +233,8 @@ class Link(Engine):
     async def _call(self, method: str, args: Any, options: Any) -> Any:
         if self._closed:
             raise Unavailable(f"the {self._server.name} was closed")
-        assert PROCESS.get() is self._process
+        if PROCESS.get() is not self._process:
+            raise GeneratorExit  # the interpreter throws a coroutine of a dead process away: that does nothing more
         return await self._network.send(self._process, self._server, method, args, options)
 
     async def close(self) -> None:

@@ -14,6 +14,14 @@ from backtrail.history.thread_handle import S, ThreadHandle
 from backtrail.model import Checkpoint
 
 
+async def is_adrift(thread: ThreadHandle[S]) -> bool:
+    """True if saves go to the spool: also from now on, because neither side tells where the thread is."""
+    spool = thread.context.spool
+    if spool is not None and not spool.adrift:
+        await spool.base(thread.id)
+    return spool is not None and spool.adrift
+
+
 async def save_adrift(
     thread: ThreadHandle[S], state: Any, facts: Facts, *, expect: Any, on_conflict: OnConflict, parent: Any
 ) -> Checkpoint:

@@ -86,10 +86,12 @@ async def save(
             thread, plan, facts, expect=expect, compare_lists=True, on_conflict=on_conflict, parent=parent
         )
     except Unavailable:
-        if thread.context.spool is None or not thread.context.spool.adrift:
+        if thread.context.spool is None:
             raise
-        from backtrail.history.mirrored_save import save_adrift  # few stores have a spool
+        from backtrail.history.mirrored_save import is_adrift, save_adrift  # few stores have a spool
 
+        if not await is_adrift(thread):
+            raise
         return await save_adrift(thread, state, facts, expect=expect, on_conflict=on_conflict, parent=parent)
 
 

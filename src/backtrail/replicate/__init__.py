@@ -5,6 +5,7 @@ follower up to date with the lineages in the `outbox`: by a `fast_forward` if it
 `merge`, which copies rows with `lineage_copy` and tells deletions by the tombstones of `deleted_threads`.
 `head_comparison` finds lineages that differ, and `status` describes the result.
 
-`spooling_engine` is a mirror that accepts saves while both sides are unreachable: `spool` stores them, `spool_delivery`
-has a side absorb them, and `head_cache` holds the heads that they build on meanwhile.
+`spooling_engine` is a mirror that accepts saves while both sides are unreachable: `spool` stores them, `spool_courier`
+takes them to the sides, `spool_delivery` has one of these absorb a lineage, and `head_cache` holds the heads that saves
+build on meanwhile.
 """

@@ -13,10 +13,10 @@ from collections.abc import Collection, Iterable
 import msgspec
 
 from backtrail.engines.base import LAST_STEP, Branch, Commit, Drop, Engine, Head, Swap, generation_of, next_version
-from backtrail.engines.branch_origins import furthest, is_complete, leads_through, walk_back
+from backtrail.engines.branch_origins import furthest, leads_through
 from backtrail.engines.conflicts import Refused
 from backtrail.replicate.deleted_threads import Fate, fate, find_deletions
-from backtrail.replicate.lineage_copy import Copied, LineageRecords, copy_blobs, copy_rows, free_all
+from backtrail.replicate.lineage_copy import Copied, LineageRecords, copy_blobs, copy_rows
 from backtrail.replicate.lineage_union import LineageUnion
 from backtrail.replicate.merge_rules import Apart, Codec, Rule
 
@@ -37,6 +37,17 @@ class _Lost(msgspec.Struct, frozen=True):
     again: bool = False  #: the other side has the same thread under another name
 
 
+class Pair(msgspec.Struct, frozen=True):
+    """Two stores that are merged, and how. New versions of heads are made in this generation."""
+
+    target: Engine
+    source: Engine
+    codec: Codec
+    generation: int
+    rule: Rule
+    deleters: Collection[Engine]  #: those that may have tombstones of threads of the source
+
+
 class Merged(msgspec.Struct):
     """Everything that a merge did."""
 
@@ -52,22 +63,11 @@ class Absorption:
     _theirs: LineageRecords
     _union: LineageUnion
 
-    def __init__(
-        self,
-        target: Engine,
-        source: Engine,
-        lineage: str,
-        codec: Codec,
-        generation: int,
-        rule: Rule,
-        merged: Merged,
-        sides: Collection[Engine] = (),
-    ) -> None:
-        self._target, self._source = target, source
+    def __init__(self, pair: Pair, lineage: str, merged: Merged) -> None:
+        self._target, self._source, self._deleters = pair.target, pair.source, pair.deleters
+        self._codec, self._generation, self._rule = pair.codec, pair.generation, pair.rule
         self._lineage = lineage
-        self._codec, self._generation, self._rule = codec, generation, rule
         self._merged = merged
-        self._sides = sides or (target,)  # those that may have tombstones of threads of the source
         self._final: dict[str, Head] = {}  # the heads that both will have
         self._lost: list[_Lost] = []
         self._ended: list[tuple[bytes, LineageRecords]] = []  # incarnations that were deleted, by a side with these
@@ -115,7 +115,7 @@ class Absorption:
     async def _fate(self, head: Head, here: LineageRecords, there: LineageRecords) -> tuple[Fate, Head]:
         """The fate of a head of one side, as far as the other side knows it, and the head that it concerns."""
         if here is self._theirs:
-            end = self._rule.fate(head, await find_deletions(self._sides, head))
+            end = self._rule.fate(head, await find_deletions(self._deleters, head))
         else:
             end = fate(head, await find_deletions((self._source,), head))
         if end not in (Fate.NEWER, Fate.UNSEEN):
@@ -179,8 +179,8 @@ class Absorption:
         other = await self._other_lineage(self._target, head.thread)
         stays = end in _STAYS and self._rule.begins(head)
         renamed = any(one.owner == head.owner for one in self._final.values()) and not _is_record(head)
-        if stays and renamed:
-            # An earlier merge gave it this name on the source, before the thread could lose its own name here.
+        if renamed and end is not Fate.DEAD:
+            # An earlier merge gave it another name on one side, and did not come to do so on the other.
             self._lost.append(_Lost(head, self._theirs, self._ours, end, again=True))
         elif stays and other is None:
             self._final[head.thread] = head
@@ -246,19 +246,21 @@ class Absorption:
     # -- writing -------------------------------------------------------------------------------------------------------
 
     async def commit(self) -> None:
-        """Write what the target lacks; `Refused` if one of its heads has moved."""
-        await self._bring(self._source, self._target, self._theirs, self._ours)
-        for thread, name in self._diverged:
-            self._merged.diverged.append((thread, name))
+        """Write what the target lacks; `Refused` if one of its heads has moved, or if it takes another attempt."""
+        whole = await self._bring(self._source, self._target, self._theirs, self._ours)
+        self._merged.diverged += self._diverged
+        if not whole:
+            raise _again(self._lineage)
 
     async def overwrite(self) -> None:
-        """Make the source equal to the target; `Refused` if one of its heads has moved."""
+        """Make the source equal to the target; `Refused` as above."""
         taken = set(self._waiting)
         for thread in self._final.keys() - self._theirs.heads.keys():
             other = await self._source.head(thread) if self._merged.waits_for else None
             if other is not None and other.lineage != self._lineage:
                 taken.add(thread)  # its lineage is merged next, and frees the name
-        await self._bring(self._target, self._source, self._ours, self._theirs, taken)
+        if not await self._bring(self._target, self._source, self._ours, self._theirs, taken):
+            raise _again(self._lineage)
         if not taken:
             await self._drop_leftovers()
 
@@ -279,8 +281,14 @@ class Absorption:
 
     async def _bring(
         self, source: Engine, target: Engine, has: LineageRecords, lacks: LineageRecords, taken: Collection[str] = ()
-    ) -> None:
-        """Copy rows to a side, and change its heads in one commit with those that were held back."""
+    ) -> bool:
+        """Copy rows to a side, and change its heads in one commit with those that were held back. False if it has to
+        be done once more."""
+        # A sweep of a lineage without heads does not notice that a copy needs its branches. So the heads that come
+        # first are older than those of the other side: if a sweep has freed a branch meanwhile, or this process dies,
+        # the two still differ. From then on sweeps notice, and the next attempt brings what is missing and the heads.
+        # (A spool has not all rows that its heads need: its delivery checks them.)
+        whole = bool(lacks.heads) or not lacks.branches or not self._rule.whole
         heads = {thread: head for thread, head in self._final.items() if thread not in taken}
         heads |= {thread: lacks.heads[thread] for thread in taken if thread in lacks.heads}  # they stay for now
         waiting = {self._final[thread].position for thread in taken if thread in self._final}  # they come with heads
@@ -303,6 +311,8 @@ class Absorption:
             known = (has if at in new else lacks).step(at)
             if known is not None and (known.mark != mark.data or at in marks):
                 marks[at] = mark
+        if not whole:
+            heads = {thread: self._older(head) for thread, head in heads.items()}
         swaps = []
         for thread in {**lacks.heads, **heads}:  # also those that stay: they must not have moved
             old = lacks.heads.get(thread)
@@ -313,19 +323,13 @@ class Absorption:
             commit = Commit(self._lineage, swaps, held.rows, held.branches, list(marks.values()))
             await target.commit(commit)
             self._merged.copied.add(commit)
-            if not lacks.heads:
-                await self._check_whole(target, heads.values())
+        return whole or not heads
 
-    async def _check_whole(self, side: Engine, heads: Iterable[Head]) -> None:
-        """Take heads back that point at branches which a sweep has freed meanwhile. It cannot have noticed the copy if
-        the lineage had no head; from now on it does."""
-        branches = {branch.id: branch for branch in await side.branches(self._lineage)}
-        threads = [head for head in heads if not _is_record(head)]
-        if not all(is_complete(list(walk_back(head.position, branches.get))) for head in threads):
-            await side.commit(Commit(self._lineage, [Swap(head.thread, head.key, None) for head in threads]))
-            # What was copied goes as well: else it would look as if whoever deleted the thread had seen it.
-            await free_all(side, self._lineage)
-            raise Refused(self._lineage, f"lineage {self._lineage!r} was swept while it was copied: look again")
+    def _older(self, head: Head) -> Head:
+        """A head that loses against this one."""
+        if _is_record(head):
+            return head
+        return self._codec.rewrite(head, version=head.version - 1, count=head.count, owner=head.owner)
 
     def _lacking(
         self, has: LineageRecords, lacks: LineageRecords, heads: Iterable[Head] | None
@@ -348,6 +352,10 @@ class Absorption:
         origins = [branch.origin for branch in own if branch.origin is not None]  # also of what was abandoned
         reach = furthest((*(head.position for head in heads), *origins), self._union.branches.get)
         return {**reach, **{branch.id: LAST_STEP for branch in own}}
+
+
+def _again(lineage: str) -> Refused:
+    return Refused(lineage, f"lineage {lineage!r} has its first heads on a side: look again")
 
 
 def _is_record(head: Head) -> bool:

@@ -16,9 +16,9 @@ from weakref import WeakValueDictionary
 
 import msgspec
 
-from backtrail.engines.base import Commit, Drop, Engine, Fence
+from backtrail.engines.base import Commit, Engine, Fence
 from backtrail.engines.coroutines import finish
-from backtrail.replicate.delegating_engine import DelegatingEngine
+from backtrail.replicate.delegating_engine import DelegatingEngine, Method
 from backtrail.replicate.status import log
 
 T = TypeVar("T")
@@ -90,20 +90,11 @@ class ThreadedEngine(DelegatingEngine):
     def unwrap(self) -> Engine:
         return self._engine
 
-    async def _ask(self, method: str, *args: Any, **options: Any) -> Any:
-        return await self._workers.submit(getattr(self._engine, method)(*args, **options))
-
-    async def commit(self, commit: Commit) -> None:
-        await self._workers.submit(self._engine.commit(commit))
-
-    async def drop(self, drop: Drop) -> None:
-        await self._workers.submit(self._engine.drop(drop))
-
-    async def compact(self) -> None:
-        await self._workers.submit(self._engine.compact())
+    async def _ask(self, method: Method[Any], *args: Any, **options: Any) -> Any:
+        return await self._workers.submit(getattr(self._engine, method.__name__)(*args, **options))
 
     async def close(self) -> None:
-        await self._workers.submit(self._engine.close())
+        await super().close()
         self._workers.stop()
 
 
@@ -123,22 +114,13 @@ class FencedEngine(DelegatingEngine):
     def unwrap(self) -> Engine:
         return self._engine
 
-    async def _ask(self, method: str, *args: Any, **options: Any) -> Any:
-        return await getattr(self._engine, method)(*args, **options)
+    async def _ask(self, method: Method[Any], *args: Any, **options: Any) -> Any:
+        return await getattr(self._engine, method.__name__)(*args, **options)
 
     async def commit(self, commit: Commit) -> None:
         await self._engine.commit(
             commit if commit.fence is not None else msgspec.structs.replace(commit, fence=self._fence)
         )
-
-    async def drop(self, drop: Drop) -> None:
-        await self._engine.drop(drop)
-
-    async def compact(self) -> None:
-        await self._engine.compact()
-
-    async def close(self) -> None:
-        await self._engine.close()
 
 
 async def pause(blocking: bool, seconds: float) -> None:

@@ -1,4 +1,4 @@
-"""An engine that delegates: every method that changes no row calls `_ask` with its own name.
+"""An engine that delegates: every method calls `_ask` with the contract's method of its name.
 
 The base of mirrors and of wrappers, which differ in the engine they call, in the handling of its errors, and in how
 they write.
@@ -7,30 +7,42 @@ they write.
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Coroutine, Sequence
+from typing import Any, TypeVar
 
-from backtrail.engines.base import Branch, Engine, Head, Lease, Row, Step, Taken
+from backtrail.engines.base import Branch, Commit, Drop, Engine, Head, Lease, Row, Step, Taken
+
+T = TypeVar("T")
+Method = Callable[..., Coroutine[Any, Any, T]]  #: of the contract
 
 
 class DelegatingEngine(Engine):
-    """Implements every reading method by `_ask`."""
+    """Implements every method by `_ask`."""
 
     @abstractmethod
-    async def _ask(self, method: str, *args: Any, **options: Any) -> Any:
+    async def _ask(self, method: Method[T], *args: Any, **options: Any) -> T:
         """Call the method of this name on the right engine."""
 
+    async def commit(self, commit: Commit) -> None:
+        await self._ask(Engine.commit, commit)
+
+    async def drop(self, drop: Drop) -> None:
+        await self._ask(Engine.drop, drop)
+
+    async def compact(self) -> None:
+        await self._ask(Engine.compact)
+
+    async def close(self) -> None:
+        await self._ask(Engine.close)
+
     async def head(self, thread: str) -> Head | None:
-        found: Head | None = await self._ask("head", thread)
-        return found
+        return await self._ask(Engine.head, thread)
 
     async def tip(self, thread: str) -> tuple[Head, Row | None] | None:
-        found: tuple[Head, Row | None] | None = await self._ask("tip", thread)
-        return found
+        return await self._ask(Engine.tip, thread)
 
     async def heads(self, lineage: str, *, after: str | None = None, limit: int | None = None) -> list[Head]:
-        found: list[Head] = await self._ask("heads", lineage, after=after, limit=limit)
-        return found
+        return await self._ask(Engine.heads, lineage, after=after, limit=limit)
 
     async def threads(
         self,
@@ -41,74 +53,58 @@ class DelegatingEngine(Engine):
         kind: str | None = None,
         newest_first: bool = False,
     ) -> list[Head]:
-        found: list[Head] = await self._ask(
-            "threads", prefix=prefix, after=after, limit=limit, kind=kind, newest_first=newest_first
+        return await self._ask(
+            Engine.threads, prefix=prefix, after=after, limit=limit, kind=kind, newest_first=newest_first
         )
-        return found
 
     async def count(self, prefix: str = "") -> int:
-        number: int = await self._ask("count", prefix)
-        return number
+        return await self._ask(Engine.count, prefix)
 
     async def lineages(self, *, after: str | None = None, limit: int | None = None) -> list[str]:
-        found: list[str] = await self._ask("lineages", after=after, limit=limit)
-        return found
+        return await self._ask(Engine.lineages, after=after, limit=limit)
 
     async def branches(self, lineage: str) -> list[Branch]:
-        found: list[Branch] = await self._ask("branches", lineage)
-        return found
+        return await self._ask(Engine.branches, lineage)
 
     async def row(self, lineage: str, branch: bytes, step: int) -> Row | None:
-        found: Row | None = await self._ask("row", lineage, branch, step)
-        return found
+        return await self._ask(Engine.row, lineage, branch, step)
 
     async def steps(
         self, lineage: str, branch: bytes, first: int, last: int, *, newest: int | None = None, marked: bool = False
     ) -> list[Step]:
-        found: list[Step] = await self._ask("steps", lineage, branch, first, last, newest=newest, marked=marked)
-        return found
+        return await self._ask(Engine.steps, lineage, branch, first, last, newest=newest, marked=marked)
 
     async def payloads(self, lineage: str, branch: bytes, first: int, last: int) -> list[tuple[int, bytes]]:
-        found: list[tuple[int, bytes]] = await self._ask("payloads", lineage, branch, first, last)
-        return found
+        return await self._ask(Engine.payloads, lineage, branch, first, last)
 
     async def rows(self, lineage: str, branch: bytes, first: int, last: int) -> list[Row]:
-        found: list[Row] = await self._ask("rows", lineage, branch, first, last)
-        return found
+        return await self._ask(Engine.rows, lineage, branch, first, last)
 
     async def locate(self, lineage: str, low: bytes, high: bytes, limit: int) -> list[tuple[bytes, int, bytes]]:
-        found: list[tuple[bytes, int, bytes]] = await self._ask("locate", lineage, low, high, limit)
-        return found
+        return await self._ask(Engine.locate, lineage, low, high, limit)
 
     async def blobs(self, pool: str, ids: Sequence[bytes]) -> dict[bytes, bytes]:
-        found: dict[bytes, bytes] = await self._ask("blobs", pool, ids)
-        return found
+        return await self._ask(Engine.blobs, pool, ids)
 
     async def blob_ids(
         self, pool: str, *, after: bytes | None = None, limit: int | None = None
     ) -> list[tuple[bytes, int]]:
-        found: list[tuple[bytes, int]] = await self._ask("blob_ids", pool, after=after, limit=limit)
-        return found
+        return await self._ask(Engine.blob_ids, pool, after=after, limit=limit)
 
     async def lease(self, name: str, owner: str, ttl: float) -> Lease | Taken:
-        answer: Lease | Taken = await self._ask("lease", name, owner, ttl)
-        return answer
+        return await self._ask(Engine.lease, name, owner, ttl)
 
     async def release(self, name: str, owner: str) -> bool:
-        given: bool = await self._ask("release", name, owner)
-        return given
+        return await self._ask(Engine.release, name, owner)
 
     async def ping(self) -> None:
-        await self._ask("ping")
+        await self._ask(Engine.ping)
 
     async def stats(self) -> dict[str, int]:
-        figures: dict[str, int] = await self._ask("stats")
-        return figures
+        return await self._ask(Engine.stats)
 
     async def stats_between(self, low: str, high: str | None) -> dict[str, int]:
-        figures: dict[str, int] = await self._ask("stats_between", low, high)
-        return figures
+        return await self._ask(Engine.stats_between, low, high)
 
     async def check(self, *, repair: bool = False) -> list[tuple[str, str]]:
-        found: list[tuple[str, str]] = await self._ask("check", repair=repair)
-        return found
+        return await self._ask(Engine.check, repair=repair)

@@ -14,7 +14,7 @@ from enum import Enum, auto
 
 import msgspec
 
-from backtrail.engines.base import Engine, Head, generation_of
+from backtrail.engines.base import Engine, Head, Position, generation_of
 from backtrail.engines.reserved_record import record, swap, update
 from backtrail.errors import DECODE_ERRORS, Corrupt, LockLost
 from backtrail.replicate.role_record import LINEAGE, RESERVED
@@ -29,6 +29,12 @@ class Tombstone(msgspec.Struct, frozen=True, array_like=True, order=True):
     generation: int  #: in which it was deleted
     version: int  #: of the head that was deleted
     thread: str
+    branch: bytes = b""  #: where that head stood
+    step: int = 0
+
+    def knew(self, position: Position) -> bool:
+        """True if the head that was deleted had this row, as far as its branch tells."""
+        return position[0] == self.branch and position[1] <= self.step
 
 
 class Fate(Enum):
@@ -62,7 +68,7 @@ def fate(head: Head, deletions: Deletions) -> Fate:
 async def write_tombstone(side: Engine, head: Head, generation: int) -> None:
     """Record that this head is about to be deleted. `LockLost` if the side is fenced and the generation is over."""
     name = _name(head.thread, head.owner)
-    stone = Tombstone(generation, head.version, head.thread)
+    stone = Tombstone(generation, head.version, head.thread, *head.position)
 
     def written(known: Head | None) -> Head | None:
         if known is not None and _decode(known) >= stone:

@@ -1,61 +1,79 @@
 """Fast-forward: ships the newest saves of a lineage to a follower that only lags behind.
 
-A merge reads the light halves of all rows. If all that happened since the follower was equal is that threads were saved
-to, as nearly always, the new rows are the ends of branches, and nothing else has to be read. It is recognized by the
-heads alone: each save adds one to the step and one to the version of a head.
+A merge reads the light halves of all rows, and starts over if a head moves meanwhile. If all that happened since the
+follower was equal is that threads were saved to, as nearly always, the new rows are the ends of branches, and nothing
+else has to be read; and saves that are made meanwhile do no harm. It is recognized by the heads alone: each save adds
+one to the step and one to the version of a head.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 
-from backtrail.engines.base import Branch, Commit, Engine, Head, Mark, NewRow, Swap, changes_of, generation_of
+from backtrail.engines.base import Branch, Commit, Engine, Head, Step, Swap, changes_of, generation_of
 from backtrail.engines.branch_origins import first_step
-from backtrail.replicate.lineage_copy import new_row
-
-_MOST = 1024  # rows in one commit; a merge copies more of them in parts
+from backtrail.replicate import lineage_copy
+from backtrail.replicate.lineage_copy import Copied, LineageRecords, copy_blobs, copy_rows, heads_of
 
 
 async def fast_forward(
-    active: Engine, follower: Engine, lineage: str, blobs: Collection[bytes], generation: int
+    active: Engine, follower: Engine, lineage: str, blobs: Collection[bytes] | None, generation: int
 ) -> bool:
-    """Make the follower equal, in one commit; False if it does not just lag behind, or by too much. `blobs`: those that
-    were written since it was equal. `Refused` if its heads are moving."""
-    theirs = {head.thread: head for head in await follower.heads(lineage)}
-    ours = {head.thread: head for head in await active.heads(lineage)}
-    if not theirs.keys() <= ours.keys():
-        return False
+    """Make the follower equal; False if it does not just lag behind. `blobs`: those that were written since it was
+    equal; None if that is not known. `Refused` if its heads are moving."""
+    theirs, ours = await heads_of(follower, lineage), await heads_of(active, lineage)
     moved = [(theirs.get(thread), head) for thread, head in ours.items() if theirs.get(thread) != head]
-    if sum(new.step - (old.step if old is not None else 0) for old, new in moved) > _MOST:
+    if not theirs.keys() <= ours.keys() or not all(_only_saved(old, new, generation) for old, new in moved):
         return False
-    known: dict[bytes, Branch] | None = None
-    rows: list[NewRow] = []
-    branches: list[Branch] = []
-    marks: list[Mark] = []
+    branches: dict[bytes, Branch] = {}
+    if blobs is None or any(old is None or old.branch != new.branch for old, new in moved):
+        branches = {branch.id: branch for branch in await active.branches(lineage)}
+    if blobs is None and not (moved and {one.id for one in await follower.branches(lineage)} <= branches.keys()):
+        return False  # it has more than it should, or heads do not tell the difference
+    lacking: dict[Branch, Collection[int]] = {}
     for old, new in moved:
-        if not _only_saved(old, new, generation):
-            return False
-        first = 1 if old is None else old.step + 1
-        if old is None or old.branch != new.branch:
-            if known is None:
-                known = {branch.id: branch for branch in await active.branches(lineage)}
-            branch = known.get(new.branch)
-            if branch is None or branch.origin != (None if old is None else old.position):
+        if old is not None and old.branch == new.branch:
+            branch, first = Branch(new.branch, lineage, new.thread, new.owner), old.step + 1
+        else:
+            found = branches.get(new.branch)
+            if found is None or found.origin != (None if old is None else old.position):
                 return False
-            first = first_step(branch)
-            branches.append(branch)
-        found = await active.rows(lineage, new.branch, first, new.step)
-        if len(found) != new.step - first + 1:
+            branch, first = found, first_step(found)
+        lacking[branch] = range(first, new.step + 1)
+    records: LineageRecords | None = None
+    if sum(map(len, lacking.values())) > lineage_copy.ROWS:  # they come in parts, of which some may be there
+        records = LineageRecords(ours, {}, {one.id: await _steps(active, one, of) for one, of in lacking.items()})
+        for branch, numbers in lacking.items():
+            there = await _steps(follower, branch, numbers)
+            lacking[branch] = [number for number in numbers if number not in there]
+        if not await _goes_on(active, lineage, ours, generation):
             return False
-        rows += [new_row(new.branch, row) for row in found]
-        marks += [Mark(new.branch, row.step, row.mark) for row in found if row.mark is not None]
-    if marks and {head.thread: head for head in await active.heads(lineage)} != ours:
-        return False  # they may have been made after the heads that are shipped
+    known = {old.branch for old, _ in moved if old is not None}
+    if blobs is None:
+        await copy_blobs(active, follower, lineage, Copied())
+    hold = {new.position for _, new in moved}
+    if records is None:
+        hold = {(branch.id, number) for branch, numbers in lacking.items() for number in numbers}
+    held = await copy_rows(active, follower, lineage, lacking, known, hold, Copied(), records)
+    if records is None and held.marks and not await _goes_on(active, lineage, ours, generation):
+        return False
     contents = await active.blobs(lineage, list(blobs)) if blobs else {}
     swaps = [Swap(new.thread, None if old is None else old.key, new) for old, new in moved]
     if swaps or contents:
-        await follower.commit(Commit(lineage, swaps, rows, branches, marks, contents))
+        await follower.commit(Commit(lineage, swaps, held.rows, held.branches, held.marks, contents))
     return True
+
+
+async def _steps(side: Engine, branch: Branch, numbers: Collection[int]) -> dict[int, Step]:
+    found = await side.steps(branch.lineage, branch.id, min(numbers), max(numbers))
+    return {step.step: step for step in found}
+
+
+async def _goes_on(active: Engine, lineage: str, heads: Mapping[str, Head], generation: int) -> bool:
+    """True if there were only saves since these heads were read: so marks that were read are not newer than they."""
+    now = await heads_of(active, lineage)
+    later = [(head, now.get(thread)) for thread, head in heads.items() if now.get(thread) != head]
+    return all(new is not None and _only_saved(old, new, generation) for old, new in later)
 
 
 def _only_saved(old: Head | None, new: Head, generation: int) -> bool:

@@ -8,6 +8,7 @@ sweep has removed a branch meanwhile, the engine refuses the held row of it, and
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Collection, Mapping
 
 import msgspec
@@ -17,7 +18,7 @@ from backtrail.engines.conflicts import Refused
 
 Progress = Callable[[int, int], object]  #: called with the records and bytes copied so far
 _BATCH = 4 * 1024 * 1024  # bytes in one commit
-_ROWS = 256  # rows read at once
+ROWS = 256  #: rows read at once, and at most so many come with the heads
 
 
 class LineageRecords(msgspec.Struct, frozen=True):
@@ -38,22 +39,22 @@ class LineageRecords(msgspec.Struct, frozen=True):
 
     async def check_unmoved(self, side: Engine, lineage: str) -> None:
         """Raise `Refused` if the side has other heads now."""
-        if {head.thread: head for head in await side.heads(lineage)} != self.heads:
+        if await heads_of(side, lineage) != self.heads:
             raise _moved(lineage)
 
-    def marks_like(self, other: LineageRecords) -> bool:
-        """True if no row has different marks on two sides. Heads do not tell that if the one that told of a mark was
-        deleted on both."""
-        return all(
-            step.mark == twin.mark
-            for id, steps in self.steps.items()
-            for number, step in steps.items()
-            if (twin := other.step((id, number))) is not None
-        )
+    def rows_like(self, other: LineageRecords) -> bool:
+        """True if two sides have the same rows with the same marks. Heads do not tell that if the one that told of it
+        was deleted on both, or of garbage that a sweep has freed on one."""
+        return self.branches.keys() == other.branches.keys() and self.steps == other.steps
 
     def step(self, position: Position) -> Step | None:
         """The light half of the row at this position."""
         return self.steps.get(position[0], {}).get(position[1])
+
+
+async def heads_of(side: Engine, lineage: str) -> dict[str, Head]:
+    """The heads of a lineage, by thread."""
+    return {head.thread: head for head in await side.heads(lineage)}
 
 
 class Copied(msgspec.Struct):
@@ -108,13 +109,13 @@ async def copy_rows(
     branches that the target has. `hold`: positions of heads, which are held back besides the last row of each branch.
     `records`: the marks as they were with the heads that are copied; a row may have got another one since."""
     held = Held([], [], [])
-    few = sum(map(len, lacking.values())) <= _ROWS  # all of them come with the heads, unless they are large
+    few = sum(map(len, lacking.values())) <= ROWS  # all of them come with the heads, unless they are large
     weight = 0
     for branch, numbers in lacking.items():
         steps = sorted(numbers)
         first = () if branch.id in known else (branch,)
-        for start in range(0, len(steps), _ROWS):
-            wanted = {*steps[start : start + _ROWS]}
+        for start in range(0, len(steps), ROWS):
+            wanted = {*steps[start : start + ROWS]}
             found = await source.rows(lineage, branch.id, min(wanted), max(wanted))
             rows = [row for row in found if row.step in wanted]
             if len(rows) < len(wanted):
@@ -167,3 +168,9 @@ async def free_all(side: Engine, lineage: str) -> None:
     while branches := [branch.id for branch in await side.branches(lineage)]:
         blobs = [id for id, _ in await side.blob_ids(lineage)]
         await side.drop(Drop(lineage, (), branches=branches, blobs=blobs))
+
+
+async def clear(side: Engine, lineage: str) -> None:
+    """Delete everything of a lineage in which no thread is left."""
+    with contextlib.suppress(Refused):  # a thread appeared: whoever made it goes on from here
+        await free_all(side, lineage)

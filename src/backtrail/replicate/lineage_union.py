@@ -112,9 +112,10 @@ class LineageUnion:
     def delete_seen(self, owner: bytes, there: LineageRecords, heads: list[Head]) -> None:
         """Delete the checkpoints of a deleted thread that whoever deleted it had seen: those that are `there`. Only the
         others are kept, and those that other threads inherited; `heads` are all that will be."""
+        if any(head.owner == owner for head in there.heads.values()):
+            return  # an earlier merge has done it, and kept what is there under another name
         forks = [head for head in heads if head.owner != owner]
-        renamed = [head for head in there.heads.values() if head.owner == owner]
-        inherited = furthest((head.position for head in (*forks, *renamed)), self.branches.get)
+        inherited = furthest((head.position for head in forks), self.branches.get)
         for id, steps in there.steps.items():
             if self.branches[id].owner == owner:
                 for number, step in steps.items():

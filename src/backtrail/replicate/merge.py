@@ -15,9 +15,9 @@ from __future__ import annotations
 from backtrail.engines.base import Engine, generation_of
 from backtrail.engines.conflicts import Refused
 from backtrail.replicate import limits
-from backtrail.replicate.absorption import Absorption, Merged
-from backtrail.replicate.lineage_copy import Copied, LineageRecords, free_all
-from backtrail.replicate.merge_rules import Apart, Codec, Outdated, Rule
+from backtrail.replicate.absorption import Absorption, Merged, Pair
+from backtrail.replicate.lineage_copy import Copied, LineageRecords, clear, heads_of
+from backtrail.replicate.merge_rules import Apart, Codec, Moving, Outdated, Rule
 
 
 async def merge(
@@ -31,26 +31,18 @@ async def merge(
     copied: Copied | None = None,
 ) -> Merged:
     """Make `lineage` equal on both engines. New versions are made on the target, in this generation of a mirror: the
-    target is its active side. Retried while heads move; `Refused` if they keep moving."""
+    target is its active side. Retried while heads move; `Moving` if they keep moving."""
     merged = Merged(copied or Copied())
-    await _merge(target, source, lineage, codec, generation, rule or Rule(), merged, {lineage})
+    pair = Pair(target, source, codec, generation, rule or Rule(), (target,))
+    await _merge(pair, lineage, merged, {lineage})
     return merged
 
 
-async def _merge(
-    target: Engine,
-    source: Engine,
-    lineage: str,
-    codec: Codec,
-    generation: int,
-    rule: Rule,
-    merged: Merged,
-    seen: set[str],
-) -> None:
+async def _merge(pair: Pair, lineage: str, merged: Merged, seen: set[str]) -> None:
+    target, source = pair.target, pair.source
     merged_once = False
     for _ in limits.COMPARISON.attempts():
-        theirs = {head.thread: head for head in await source.heads(lineage)}
-        ours = {head.thread: head for head in await target.heads(lineage)}
+        theirs, ours = await heads_of(source, lineage), await heads_of(target, lineage)
         if not ours and not theirs:
             await clear(target, lineage)
             await clear(source, lineage)
@@ -59,15 +51,15 @@ async def _merge(
         if alike and merged_once:
             return
         newest = max(generation_of(head.version) for head in (*ours.values(), *theirs.values()))
-        if not rule.renews and newest > generation:
+        if not pair.rule.renews and newest > pair.generation:
             raise Outdated(lineage, f"lineage {lineage!r} was written to in generation {newest}: read the roles again")
         merged.waits_for.clear()
         try:
             there = await LineageRecords.read(source, lineage, theirs)
             here = await LineageRecords.read(target, lineage, ours)
-            if alike and here.marks_like(there):
+            if alike and here.rows_like(there):
                 return
-            absorption = Absorption(target, source, lineage, codec, generation, rule, merged)
+            absorption = Absorption(pair, lineage, merged)
             await absorption.decide(here, there)
             await absorption.commit()
             await absorption.overwrite()
@@ -77,19 +69,11 @@ async def _merge(
             continue
         merged_once = True
         for other in merged.waits_for - seen:
-            await _merge(target, source, other, codec, generation, rule, merged, seen | {other})
-    raise Refused(lineage, f"lineage {lineage!r} kept moving while it was copied: it is tried again later")
+            await _merge(pair, other, merged, seen | {other})
+    raise Moving(lineage)
 
 
 async def _has_leftovers(target: Engine, source: Engine, lineage: str) -> bool:
     """True if a merge changed all heads, but was stopped before it had dropped what only the source has."""
     known = {branch.id for branch in await target.branches(lineage)}
     return any(branch.id not in known for branch in await source.branches(lineage))
-
-
-async def clear(side: Engine, lineage: str) -> None:
-    """Delete everything of a lineage in which no thread is left."""
-    try:
-        await free_all(side, lineage)
-    except Refused:
-        return  # a thread appeared: left to the next merge

@@ -18,6 +18,13 @@ class Outdated(Refused):
     """One side has heads of a newer generation than the one that is to be merged: the roles have to be read again."""
 
 
+class Moving(Refused):
+    """The heads of a lineage kept moving while it was merged: only while nobody writes to it can it be."""
+
+    def __init__(self, lineage: str) -> None:
+        super().__init__(lineage, f"lineage {lineage!r} kept moving while it was copied: it is tried again later")
+
+
 class MarkFacts(NamedTuple):
     """The part of a mark that a merge needs. Marks are ordered by it: a deletion is final, else the later counts."""
 

@@ -10,22 +10,22 @@ branch of the new generation.
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from functools import partial
 from typing import Any, cast
 
 import msgspec
 
-from backtrail.engines.base import Commit, Drop, Engine, Fence, Lease, Taken, generation_of
+from backtrail.engines.base import Commit, Drop, Engine, Fence, HeadKey, Lease, Taken, generation_of
 from backtrail.engines.capabilities import FailsFast, WritesInGenerations, capability
 from backtrail.engines.conflicts import Deferred, Refused, fence_stale
 from backtrail.errors import Closed, LockLost, Unavailable
 from backtrail.lru import LRU
 from backtrail.replicate import concurrency, role_record
-from backtrail.replicate.delegating_engine import DelegatingEngine
+from backtrail.replicate.delegating_engine import DelegatingEngine, Method
 from backtrail.replicate.deleted_threads import write_tombstone
 from backtrail.replicate.failover import Failover, Standing, opposite
-from backtrail.replicate.lineage_copy import free_all
+from backtrail.replicate.lineage_copy import LineageRecords, free_all, heads_of
 from backtrail.replicate.merge_rules import Codec
 from backtrail.replicate.replicator import Replicator
 from backtrail.replicate.role_record import Name
@@ -60,6 +60,7 @@ class Mirror(DelegatingEngine, WritesInGenerations, Mirrored):
         self._starting = concurrency.Mutex(self.blocking)
         self._read_in: LRU[str, int] = LRU(_READ)  # by thread: the generation in which its head was read last
         self._reading = threading.Lock()
+        self._compared: tuple[str, Sequence[tuple[str, HeadKey]]] | None = None  # the last sweep that was compared for
         for name, engine in (("primary", primary), ("replica", replica)):
             if (waiting := capability(engine, FailsFast)) is not None:
                 waiting.fail_fast = partial(self._can_do_without, cast("Name", name))
@@ -129,16 +130,16 @@ class Mirror(DelegatingEngine, WritesInGenerations, Mirrored):
         self.replicator.look_soon()
         self.replicator.wake()
 
-    async def _ask(self, method: str, *args: Any, **options: Any) -> Any:
+    async def _ask(self, method: Method[Any], *args: Any, **options: Any) -> Any:
         """Call the active side; if it is unreachable, the other one."""
         await self._start()
         for last in (False, True):
             standing = self.failover.standing
             try:
-                found = await getattr(self.sides[standing.active], method)(*args, **options)
-                if method in ("head", "tip"):
+                found = await getattr(self.sides[standing.active], method.__name__)(*args, **options)
+                if method in (Engine.head, Engine.tip):
                     self._note_read(args, standing)
-                elif method == "heads":
+                elif method is Engine.heads:
                     self._note_read([head.thread for head in found], standing)
                 return found
             except Unavailable as error:
@@ -274,19 +275,17 @@ class Mirror(DelegatingEngine, WritesInGenerations, Mirrored):
         if not self.may_drop:
             raise Deferred(drop.lineage)
         active, follower = self.sides[standing.active], self.sides[standing.follower]
-        heads = await self._ask("heads", drop.lineage)
-        if {(head.thread, head.key) for head in heads} != {*drop.expect} or standing is not self.failover.standing:
+        heads = await self.heads(drop.lineage)
+        if {(head.thread, head.key) for head in heads} != {*drop.expect}:
             raise _look_again(drop.lineage)  # the sweep was planned on the other side, before that became the follower
         try:
-            try:
-                await _drop(follower, drop)
-            except Refused:
-                await self.replicator.catch_up(drop.lineage)
-                await _drop(follower, drop)
+            if heads:
+                await self._compare(drop, active, follower)
+            if standing is not self.failover.standing:
+                raise _look_again(drop.lineage)
+            await _drop(follower, drop)
         except Unavailable as error:
             self.failover.note_unreachable(standing.follower, error)
-            raise Deferred(drop.lineage) from error
-        except Refused as error:
             raise Deferred(drop.lineage) from error
         try:
             await _drop(active, drop)
@@ -294,10 +293,23 @@ class Mirror(DelegatingEngine, WritesInGenerations, Mirrored):
             await self._leave(standing.active, error)
             raise _look_again(drop.lineage) from error
 
+    async def _compare(self, drop: Drop, active: Engine, follower: Engine) -> None:
+        """Before the first deletion of a sweep, make sure that both sides have the same rows. Heads do not tell of all
+        garbage; and of some that only one side has, a deletion would leave the end hanging in the air."""
+        sweep = (drop.lineage, drop.expect)
+        if self._compared == sweep:
+            return
+        if not await _alike(active, follower, drop.lineage):
+            await self.replicator.catch_up(drop.lineage)
+            if not await _alike(active, follower, drop.lineage):
+                await self.replicator.merge_now(drop.lineage)
+                raise _look_again(drop.lineage)
+        self._compared = sweep
+
     # -- the store -------------------------------------------------------------------------------------------------
 
     async def compact(self) -> None:
-        await self._ask("compact")
+        await super().compact()
         follower = self.failover.standing.follower
         if self.failover.is_healthy(follower):
             try:
@@ -372,6 +384,11 @@ async def _drop(side: Engine, drop: Drop) -> None:
         await side.drop(drop)
     else:
         await free_all(side, drop.lineage)
+
+
+async def _alike(one: Engine, two: Engine, lineage: str) -> bool:
+    here = await LineageRecords.read(one, lineage, await heads_of(one, lineage))
+    return here.rows_like(await LineageRecords.read(two, lineage, await heads_of(two, lineage)))
 
 
 def _look_again(lineage: str) -> Refused:

@@ -17,7 +17,7 @@ from backtrail.replicate.failover import Failover, Standing
 from backtrail.replicate.fast_forward import fast_forward
 from backtrail.replicate.head_comparison import differing
 from backtrail.replicate.merge import merge
-from backtrail.replicate.merge_rules import Codec, Outdated
+from backtrail.replicate.merge_rules import Codec, Moving, Outdated
 from backtrail.replicate.outbox import Outbox
 from backtrail.replicate.role_record import Name
 from backtrail.replicate.settings import Settings
@@ -41,6 +41,7 @@ class Replicator:
         self._round = concurrency.Mutex(blocking)
         self._checked = -math.inf
         self._until_whole = 0
+        self._moving: set[str] = set()  # lineages that could not be merged, because others write to them all the time
         self._stopped = False
 
     def wake(self) -> None:
@@ -130,6 +131,7 @@ class Replicator:
         """Bring the follower up to date with the lineages that wait now; what is added meanwhile waits for the next
         time."""
         failed: Exception | None = None
+        self._moving.clear()
         for lineage in self.outbox.lineages():
             standing = self._failover.standing
             if self._stopped or not self._failover.is_healthy(standing.follower):
@@ -138,6 +140,9 @@ class Replicator:
                 return  # it has not joined this generation yet: the next check has it join
             try:
                 await self._ship(lineage)
+            except Moving as error:
+                self._moving.add(lineage)
+                self._failover.last_error = str(error)
             except (Refused, LockLost, Corrupt) as error:
                 # Only this lineage has to wait. If it is damaged, it does until it is repaired; if it is sealed with
                 # the keys of a namespace, until a store is opened in that.
@@ -151,9 +156,12 @@ class Replicator:
         lacking = self.outbox.take(lineage)
         try:
             sides = self._sides(standing)
-            only_saves = lacking is not None and not lacking.behind
-            blobs = lacking.blobs if lacking is not None else set()
-            if not only_saves or not await self._forwarded(sides, lineage, blobs, standing.generation):
+            blobs = None if lacking is None or lacking.behind else lacking.blobs
+            try:
+                done = await fast_forward(*sides, lineage, blobs, standing.generation)
+            except Refused:
+                done = False  # its heads moved, or are not what they seemed
+            if not done:
                 await self._merge(sides, lineage, standing.generation)
         except BaseException as error:
             self.outbox.give_back(lineage, lacking)
@@ -167,12 +175,6 @@ class Replicator:
         if standing.follower not in standing.fences:
             raise Unavailable(f"the {standing.follower} has not joined generation {standing.generation} yet")
         return self._failover.fenced(standing.active, standing), self._failover.fenced(standing.follower, standing)
-
-    async def _forwarded(self, sides: tuple[Engine, Engine], lineage: str, blobs: set[bytes], generation: int) -> bool:
-        try:
-            return await fast_forward(*sides, lineage, blobs, generation)
-        except Refused:
-            return False  # its heads moved, or are not what they seemed
 
     async def _merge(self, sides: tuple[Engine, Engine], lineage: str, generation: int) -> None:
         try:
@@ -196,18 +198,20 @@ class Replicator:
         await self._merge(self._sides(standing), lineage, standing.generation)
 
     async def _fail_back(self) -> None:
-        """Return to the primary, once it has been healthy for long enough and has everything."""
+        """Return to the primary, once it has been healthy for long enough and has everything, except for lineages that
+        can only be merged while nobody writes."""
         failover = self._failover
         since = failover.healthy_since["primary"]
         if failover.standing.active != "replica" or since is None or not failover.is_healthy("primary"):
             return
-        waits = self.outbox.behind or self.outbox.records
+        waits = self.outbox.pending() - self._moving
         if time.monotonic() - since < self._settings.failback_after or waits:
             return
         replica, primary = failover.sides["replica"], failover.sides["primary"]
         for lineage in await differing(replica, primary):
-            self.outbox.mark(lineage)
-            await self._ship(lineage)
+            if lineage not in self._moving:
+                self.outbox.mark(lineage)
+                await self._ship(lineage)
         standing = await failover.close_generation()  # from here on no process writes to either side
         sides = failover.fenced("replica", standing), failover.fenced("primary", standing)
         try:
@@ -218,6 +222,8 @@ class Replicator:
         except (BacktrailError, Refused):
             await failover.stay(standing.role)
             raise
+        for lineage in [*self._moving]:
+            self.outbox.arrived(self.outbox.take(lineage))  # while nobody wrote
         await failover.return_home(standing.role)
 
     async def _check_follower(self, follower: Name) -> None:
@@ -232,7 +238,8 @@ class Replicator:
         """Merge a lineage now, because a commit that must reach the follower could not simply be repeated there."""
         follower = self._failover.standing.follower
         raised: Exception | None = None
-        if self._failover.is_healthy(follower):
+        in_vain = lineage in self._moving and not self._settings.replica_required
+        if self._failover.is_healthy(follower) and not in_vain:
             try:
                 await self._ship(lineage)
                 return

@@ -36,7 +36,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         values = {name: value for name, value in given.items() if not isinstance(value, str) or name in as_given}
         texts = {name: value for name, value in given.items() if name not in values}
         try:
-            return cls(**values, **msgspec.convert(texts, _Texts, strict=False).given())
+            read = msgspec.structs.asdict(msgspec.convert(texts, _IN_URLS, strict=False))
+            return cls(**values, **{name: value for name, value in read.items() if name in texts})
         except msgspec.ValidationError as error:
             raise InvalidInput(f"an option of the mirror makes no sense: {error}") from error
 
@@ -68,22 +69,12 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
                 raise InvalidInput(f"{name}={value!r} must be a whole number from 1 up")
 
 
-class _Texts(msgspec.Struct, omit_defaults=True):
-    """The options that may be given in a URL, with their types."""
-
-    replica_required: bool | msgspec.UnsetType = msgspec.UNSET
-    failover: bool | msgspec.UnsetType = msgspec.UNSET
-    max_failovers: int | msgspec.UnsetType = msgspec.UNSET
-    failover_window: float | msgspec.UnsetType = msgspec.UNSET
-    failback_after: float | msgspec.UnsetType = msgspec.UNSET
-    health_every: float | msgspec.UnsetType = msgspec.UNSET
-    max_pending: int | msgspec.UnsetType = msgspec.UNSET
-    back_pressure: bool | msgspec.UnsetType = msgspec.UNSET
-    drain: float | msgspec.UnsetType = msgspec.UNSET
-    spool_limit: int | msgspec.UnsetType = msgspec.UNSET
-
-    def given(self) -> dict[str, Any]:
-        return {name: value for name in self.__struct_fields__ if (value := getattr(self, name)) is not msgspec.UNSET}
-
-
+_IN_URLS = msgspec.defstruct(  # the options that a URL gives as text, with their types
+    "_IN_URLS",
+    [
+        (field.name, field.type, field.default)
+        for field in msgspec.structs.fields(Settings)
+        if field.name not in ("replication", "spool", "on_change")
+    ],
+)
 OPTIONS = frozenset(Settings.__struct_fields__)

@@ -19,16 +19,18 @@ from typing import Any, Final
 
 import msgspec
 
-from backtrail.engines.base import Branch, Commit, Drop, Engine, Head, HeadKey, Mark, NewRow, Position, Row, Swap
+from backtrail.engines.base import Branch, Commit, Engine, Head, HeadKey, Mark, NewRow, Position, Row, Swap
 from backtrail.engines.conflicts import Refused
 from backtrail.engines.reserved_record import record, update
 from backtrail.engines.sqlite import SQLiteEngine
 from backtrail.errors import Corrupt, InvalidInput
 from backtrail.owned_files import make_directories, real_place
 from backtrail.replicate import concurrency, limits
+from backtrail.replicate.lineage_copy import clear, heads_of
 from backtrail.replicate.role_record import RESERVED
 
 FILE = "spool.db"
+KEYS = "\U0010ffffkeys"  #: the suffix of a key ring's name, in any namespace
 JOURNAL = f"{RESERVED}spool/"  # + lineage: the head that counts the lineage's journal
 _FACTS = f"{RESERVED}store/"  # + name: facts about the mirrored store
 _NOBODY = bytes(16)
@@ -111,11 +113,13 @@ class Spool:
         )
         body = msgspec.msgpack.encode(entry)
         for _ in limits.SPOOL_SAVE.attempts():
-            heads = {head.thread: head for head in await engine.heads(lineage)}
+            heads = await heads_of(engine, lineage)
             journal = heads.get(JOURNAL + lineage)
             known = {branch.id for branch in await engine.branches(lineage)}
             if journal is None and known:
-                await self._drop(lineage)  # the process that delivered these died before it had cleared everything
+                await clear(
+                    self.engine, lineage
+                )  # the process that delivered these died before it had cleared everything
                 continue
             new = _counted(journal, lineage, written)
             foreign = {row.branch for row in commit.rows} - known - {branch.id for branch in commit.branches}
@@ -162,7 +166,7 @@ class Spool:
 
     async def read(self, lineage: str) -> SpooledLineage | None:
         """All saves of a lineage; None if there are none."""
-        heads = {head.thread: head for head in await self.engine.heads(lineage)}
+        heads = await heads_of(self.engine, lineage)
         journal = heads.pop(JOURNAL + lineage, None)
         if journal is None:
             return None
@@ -194,16 +198,8 @@ class Spool:
             await self.engine.commit(Commit(lineage, [Swap(head.thread, head.key, None) for head in heads]))
         except Refused:
             return False
-        await self._drop(lineage)
+        await clear(self.engine, lineage)
         return True
-
-    async def _drop(self, lineage: str) -> None:
-        branches = [branch.id for branch in await self.engine.branches(lineage)]
-        blobs = [id for id, _ in await self.engine.blob_ids(lineage)]
-        try:
-            await self.engine.drop(Drop(lineage, (), branches=branches, blobs=blobs))
-        except Refused:
-            return  # there is a new save already, which has done this
 
     # -- questions -----------------------------------------------------------------------------------------------------
 

@@ -10,18 +10,18 @@ has to wait does not delay others.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from backtrail.engines.base import Branch, Commit, Drop, Engine, Head, HeadKey, Step
-from backtrail.engines.branch_origins import previous_position
+from backtrail.engines.base import Branch, Commit, Drop, Engine, Head, HeadKey, Step, Swap
+from backtrail.engines.branch_origins import furthest, is_complete, previous_position, walk_back
 from backtrail.engines.conflicts import Refused
 from backtrail.engines.memory import MemoryEngine
 from backtrail.replicate import limits
-from backtrail.replicate.absorption import Absorption, Merged
-from backtrail.replicate.delegating_engine import DelegatingEngine
-from backtrail.replicate.deleted_threads import Deletions, Fate
-from backtrail.replicate.lineage_copy import Copied, LineageRecords
+from backtrail.replicate.absorption import Absorption, Merged, Pair
+from backtrail.replicate.delegating_engine import DelegatingEngine, Method
+from backtrail.replicate.deleted_threads import Deletions, Fate, find_deletions
+from backtrail.replicate.lineage_copy import Copied, LineageRecords, heads_of
 from backtrail.replicate.merge_rules import Codec, Rule, SpooledRow
 from backtrail.replicate.spool import Spool, SpooledLineage
 
@@ -50,9 +50,11 @@ class IfNobodyElseWrote(Rule):
     def begins(self, theirs: Head) -> bool:
         return self._bases[theirs.thread] is None
 
-    def fate(self, theirs: Head, deletions: Deletions) -> Fate:  # noqa: ARG002 - other rules need it
+    def fate(self, theirs: Head, deletions: Deletions) -> Fate:
         if deletions.own is None:
             return Fate.ALIVE
+        if deletions.own.knew(theirs.position):
+            return Fate.DEAD
         # Also of a thread that began in the spool: its first save may have reached a side before it was spooled, and
         # whoever deleted it there did not know those after it.
         return Fate.UNSEEN
@@ -62,28 +64,31 @@ async def deliver(
     spool: Spool,
     lineage: str,
     active: Engine,
-    sides: Collection[Engine],
+    sides: Sequence[Engine],
     codec: Codec,
     generation: int,
     *,
     detach: bool = False,
 ) -> Merged:
     """Have the active side absorb the spooled saves of a lineage, and delete them here. Safe to interrupt at any point
-    and to repeat, even by two processes at once. `sides`: all that can be reached. `detach`: both sides are equal, so
-    what is missing is gone."""
+    and to repeat, even by two processes at once. `sides`: all that can be reached, the active one first. `detach`: both
+    sides are equal, so what is missing is gone."""
+    merged = Merged(Copied())
     for _ in limits.DELIVERY.attempts():
         spooled = await spool.read(lineage)
         if spooled is None:
-            return Merged(Copied())  # another process has delivered it
-        merged = Merged(Copied())
+            return merged  # another process has delivered it
         try:
-            sources = await _sources(spool, spooled, lineage, active, codec, detach)
+            await _take_back(spooled, lineage, active)  # what a delivery that died had left
+            sources = await _sources(spool, spooled, lineage, sides, codec, detach)
             for source, theirs in sources:
                 ours = await _read(active, lineage)
                 rule = IfNobodyElseWrote(spooled.bases, ours)
-                absorption = Absorption(active, source, lineage, codec, generation, rule, merged, sides)
+                absorption = Absorption(Pair(active, source, codec, generation, rule, sides), lineage, merged)
                 await absorption.decide(ours, theirs)
                 await absorption.commit()
+            if await _take_back(spooled, lineage, active):
+                continue
         except Stranded:
             raise
         except Refused:
@@ -93,14 +98,35 @@ async def deliver(
     raise Refused(lineage, f"lineage {lineage!r} kept moving while the spool was delivered: it is tried again")
 
 
+async def _take_back(spooled: SpooledLineage, lineage: str, active: Engine) -> bool:
+    """Take spooled saves back from a side if a sweep has freed what they build on at the moment when they came: until
+    then no head needed it. The spool still has them. Their rows go first: without a head, it would look as if whoever
+    deleted the thread had seen them."""
+    ours = {*(at for _, at in spooled.saves), *(head.position for head in spooled.heads.values())}
+    heads = await active.heads(lineage)
+    branches = {branch.id: branch for branch in await active.branches(lineage)}
+    broken = [
+        head
+        for head in heads
+        if head.position in ours and not is_complete(list(walk_back(head.position, branches.get)))
+    ]
+    if broken:
+        needed = furthest((head.position for head in heads if head not in broken), branches.get)
+        gone = {head.branch for head in broken} - needed.keys()
+        await active.drop(Drop(lineage, [(head.thread, head.key) for head in heads], branches=[*gone]))
+        await active.commit(Commit(lineage, [Swap(head.thread, head.key, None) for head in broken]))
+    return bool(broken)
+
+
 async def _read(side: Engine, lineage: str) -> LineageRecords:
-    return await LineageRecords.read(side, lineage, {head.thread: head for head in await side.heads(lineage)})
+    return await LineageRecords.read(side, lineage, await heads_of(side, lineage))
 
 
 async def _sources(
-    spool: Spool, spooled: SpooledLineage, lineage: str, active: Engine, codec: Codec, detach: bool
+    spool: Spool, spooled: SpooledLineage, lineage: str, sides: Sequence[Engine], codec: Codec, detach: bool
 ) -> list[tuple[Engine, LineageRecords]]:
     """The spool as if it were a side, and each thread that has lost its base, as one that begins in the spool."""
+    active = sides[0]
     ours = await _read(active, lineage)
     all_heads = {**spooled.heads, spooled.journal.thread: spooled.journal}
     found = await LineageRecords.read(spool.engine, lineage, all_heads)
@@ -109,13 +135,14 @@ async def _sources(
         raise Stranded(lineage, f"thread {min(lost)!r} builds on a step that the active side does not have")
     sources: list[tuple[Engine, LineageRecords]] = [(spool.engine, _records(spooled, ours, found, lost))]
     for thread in sorted(lost):
+        deleted = (await find_deletions(sides, spooled.heads[thread])).own
         saves = [
             SpooledRow(spooled.heads[thread], at, _branch(found, ours, at[0]), row)
             for name, at in spooled.saves
-            if name == thread
+            if name == thread and not (deleted is not None and deleted.knew(at))
             for row in await spool.engine.rows(lineage, at[0], at[1], at[1])
         ]
-        if saves:  # else the thread was only moved, to a step that is gone
+        if saves:  # else all of them had reached a side, or the thread was only moved, to a step that is gone
             alone = MemoryEngine()
             await alone.commit(await codec.detach(EitherEngine(spool.engine, active), saves))
             sources.append((alone, await _read(alone, lineage)))
@@ -173,20 +200,10 @@ class EitherEngine(DelegatingEngine):
         self._first, self._second = first, second
         self.properties = first.properties
 
-    async def _ask(self, method: str, *args: Any, **options: Any) -> Any:
-        here = dict(await getattr(self._first, method)(*args, **options))
-        there = dict(await getattr(self._second, method)(*args, **options))
+    async def _ask(self, method: Method[Any], *args: Any, **options: Any) -> Any:
+        if method not in (Engine.payloads, Engine.blobs):
+            raise NotImplementedError(f"{method.__name__}: only payloads and blobs are read")
+        here = dict(await getattr(self._first, method.__name__)(*args, **options))
+        there = dict(await getattr(self._second, method.__name__)(*args, **options))
         both = {**there, **here}
-        return both if method == "blobs" else sorted(both.items())
-
-    async def commit(self, commit: Commit) -> None:
-        raise NotImplementedError("it is only read")
-
-    async def drop(self, drop: Drop) -> None:
-        raise NotImplementedError("it is only read")
-
-    async def compact(self) -> None:
-        raise NotImplementedError("it is only read")
-
-    async def close(self) -> None:
-        raise NotImplementedError("it is only read")
+        return both if method is Engine.blobs else sorted(both.items())

@@ -14,35 +14,28 @@ from __future__ import annotations
 import contextlib
 import os
 import time
-from functools import partial
 from typing import Any
 
 from backtrail.engines.base import Commit, Drop, Head, Row, Swap
 from backtrail.engines.capabilities import SavesAdrift, WritesInGenerations
 from backtrail.engines.conflicts import Refused
-from backtrail.errors import BacktrailError, Closed, Corrupt, InvalidInput, LockLost, Unavailable
+from backtrail.errors import BacktrailError, Closed, LockLost, Unavailable
 from backtrail.replicate import concurrency, limits, role_record
-from backtrail.replicate.delegating_engine import DelegatingEngine
+from backtrail.replicate.delegating_engine import DelegatingEngine, Method
 from backtrail.replicate.head_cache import HeadCache
 from backtrail.replicate.mirror import Mirror, planned_before
-from backtrail.replicate.spool import NOTHING, Holdings, Spool, StoreFacts, weight
-from backtrail.replicate.spool_delivery import Stranded, deliver
+from backtrail.replicate.spool import KEYS, NOTHING, Holdings, Spool, StoreFacts, weight
+from backtrail.replicate.spool_courier import Courier, made
 from backtrail.replicate.status import Mirrored, SpoolStatus, Status, log
 
 _ROLE = ""  # the name under which the generation is stored
-_KEYS = "\U0010ffffkeys"  # the suffix of a key ring's name, in any namespace
 
 
 def _can_be_spooled(commit: Commit, swap: Swap) -> bool:
     """True for a save, or a move of a thread that exists. A fork has nothing of its own that a spool could keep."""
-    if swap.new is None or swap.thread.endswith(_KEYS):
+    if swap.new is None or swap.thread.endswith(KEYS):
         return False
     return swap.expect is not None or any((row.branch, row.step) == swap.new.position for row in commit.rows)
-
-
-def _made(ring: Head | None) -> int | None:
-    """The time at which a key ring was made: the same for two copies of one."""
-    return None if ring is None else ring.created
 
 
 class Spooled(DelegatingEngine, WritesInGenerations, SavesAdrift, Mirrored):
@@ -52,6 +45,7 @@ class Spooled(DelegatingEngine, WritesInGenerations, SavesAdrift, Mirrored):
         self.mirror = mirror
         self.properties = mirror.properties
         self._spool = spool
+        self._courier = Courier(mirror, spool)
         self._tips = HeadCache()
         blocking = mirror.blocking
         self._starting, self._delivering, self._save_gate = (concurrency.Mutex(blocking) for _ in range(3))
@@ -62,7 +56,6 @@ class Spooled(DelegatingEngine, WritesInGenerations, SavesAdrift, Mirrored):
         self._generation = 0  # the newest one known
         self._holdings = Holdings()
         self._spooled_lineages: set[str] = set()  # those with a save of this process since it went adrift
-        self._stranded: set[str] = set()  # lineages that could not be delivered
         self.adrift = False
         self._renew_prefix()
 
@@ -140,7 +133,7 @@ class Spooled(DelegatingEngine, WritesInGenerations, SavesAdrift, Mirrored):
             self._background.wake()
 
     async def _deliver_spool(self) -> None:
-        """Deliver everything and return to normal operation. `Unavailable` if no side answers yet."""
+        """Deliver what there is and return to normal operation. `Unavailable` if no side answers yet."""
         asked = self._refusals
         async with self._delivering:
             if not self.adrift and not self._holdings.records:
@@ -172,65 +165,16 @@ class Spooled(DelegatingEngine, WritesInGenerations, SavesAdrift, Mirrored):
 
     async def _deliver_everything(self) -> bool:
         await self._reach_sides()
-        await self._check_same_store()
-        left = await self._deliver_all(set())
+        await self._courier.check_same_store()
+        left = await self._courier.deliver_all(set())
         async with self._save_gate:  # deliver the saves that came meanwhile; from here on saves wait
-            if await self._deliver_all(left):
+            if await self._courier.deliver_all(left):
                 self._renew_prefix()  # no save may continue a branch of which the spool has the next step
             was_adrift, self.adrift = self.adrift, False
             self._spooled_lineages.clear()
         self.mirror.replicator.wake()
         await self._count()
         return was_adrift
-
-    async def _deliver_all(self, without: set[str]) -> set[str]:
-        """Deliver all lineages except `without`; returns these and all others that have to wait."""
-        left = set(without)
-        for lineage in await self._spool.lineages():
-            if lineage in left:
-                continue
-            try:
-                await self._deliver(lineage)
-            except (Refused, Corrupt) as error:
-                self._stranded.add(lineage)
-                left.add(lineage)
-                self.mirror.failover.last_error = str(error)
-                log.warning("%s", error)
-        return left
-
-    async def _deliver(self, lineage: str) -> None:
-        failover, replicator = self.mirror.failover, self.mirror.replicator
-        standing = failover.standing
-        active = failover.fenced(standing.active, standing)
-        sides = [active, *([failover.sides[standing.follower]] if failover.is_healthy(standing.follower) else [])]
-        deliver_to = partial(deliver, self._spool, lineage, active, sides, replicator.codec, standing.generation)
-        try:
-            merged = await deliver_to()
-        except Stranded:
-            await replicator.merge_now(lineage)
-            merged = await deliver_to(detach=True)
-        self._stranded.discard(lineage)
-        replicator.count_diverged(merged.diverged)
-        replicator.mark(lineage)  # the follower lacks it
-
-    async def _deliver_first(self, lineage: str) -> None:
-        """Deliver a stranded lineage before the next save to it. If that is still not possible, its saves are kept
-        beside that one later."""
-        async with self._delivering:
-            try:
-                await self._deliver(lineage)
-            except (Refused, LockLost, Corrupt, Unavailable) as error:
-                self.mirror.failover.last_error = str(error)
-
-    async def _check_same_store(self) -> None:
-        """Refuse to deliver to a store that is sealed with other keys than the spooled saves."""
-        side = self.mirror.sides[self.mirror.failover.standing.active]
-        for name, facts in await self._spool.all_facts():
-            if name.endswith(_KEYS) and _made(await side.head(name)) != _made(facts.head):
-                raise InvalidInput(
-                    "the spool holds saves of a store with another key ring: open it with that store, or give spool= "
-                    "another directory"
-                )
 
     async def _count(self) -> None:
         async with self._save_gate:  # a save counts itself
@@ -250,8 +194,7 @@ class Spooled(DelegatingEngine, WritesInGenerations, SavesAdrift, Mirrored):
         """Deliver if a side is reachable again, or if another process left saves in the spool."""
         try:
             await self._count()
-            if self.adrift or self._holdings.records:
-                await self._deliver_spool()
+            await self._deliver_spool()
         except (BacktrailError, Refused) as error:
             self.mirror.failover.last_error = str(error)
         except Exception as error:  # noqa: BLE001  # the background goes on; what is spooled stays, and is visible
@@ -269,7 +212,7 @@ class Spooled(DelegatingEngine, WritesInGenerations, SavesAdrift, Mirrored):
             await self._require_sides()
             await self.mirror.commit(commit)
             for swap in commit.swaps:
-                if swap.thread.endswith(_KEYS):
+                if swap.thread.endswith(KEYS):
                     await self._spool.remember(swap.thread, StoreFacts(swap.new, self._generation))
             await self._learn(commit)
             return
@@ -287,8 +230,9 @@ class Spooled(DelegatingEngine, WritesInGenerations, SavesAdrift, Mirrored):
     async def _save(self, commit: Commit) -> None:
         in_doubt = False
         if not self.adrift:
-            if commit.lineage in self._stranded:
-                await self._deliver_first(commit.lineage)
+            if commit.lineage in self._courier.stranded:
+                async with self._delivering:
+                    await self._courier.try_to_deliver(commit.lineage)
             try:
                 await self.mirror.commit(commit)
                 return
@@ -363,14 +307,14 @@ class Spooled(DelegatingEngine, WritesInGenerations, SavesAdrift, Mirrored):
 
     # -- reading -------------------------------------------------------------------------------------------------------
 
-    async def _ask(self, method: str, *args: Any, **options: Any) -> Any:
+    async def _ask(self, method: Method[Any], *args: Any, **options: Any) -> Any:
         await self._ready()
         if self.adrift:
-            found = await self._spool.answer(method, *args, **options)
+            found = await self._spool.answer(method.__name__, *args, **options)
             if found is not NOTHING:
                 return found
             await self._deliver_spool()
-        return await getattr(self.mirror, method)(*args, **options)
+        return await getattr(self.mirror, method.__name__)(*args, **options)
 
     async def base(self, thread: str) -> tuple[Head, Row | None] | None:
         await self._ready()
@@ -399,7 +343,7 @@ class Spooled(DelegatingEngine, WritesInGenerations, SavesAdrift, Mirrored):
         return found
 
     async def head(self, thread: str) -> Head | None:
-        if not thread.endswith(_KEYS):
+        if not thread.endswith(KEYS):
             return await super().head(thread)
         # A store needs its key ring when it is opened, so the ring is stored for times when no side answers. Nothing is
         # delivered before that: heads that lost could not be sealed without it.
@@ -411,7 +355,7 @@ class Spooled(DelegatingEngine, WritesInGenerations, SavesAdrift, Mirrored):
             if known is None:
                 raise
             return known.head
-        if known is None or not self._holdings.records or _made(known.head) == _made(ring):
+        if known is None or not self._holdings.records or made(known.head) == made(ring):
             await self._spool.remember(thread, StoreFacts(ring, self._generation))
         return ring
 
@@ -428,8 +372,7 @@ class Spooled(DelegatingEngine, WritesInGenerations, SavesAdrift, Mirrored):
         """Deliver all spooled saves, compare both sides and ship everything now; the status shows what is left."""
         await self._ready()
         await self._count()  # another process may have left saves
-        if self.adrift or self._holdings.records:
-            await self._deliver_spool()
+        await self._deliver_spool()
         return await self.mirror.settle()
 
     async def close(self) -> None:
