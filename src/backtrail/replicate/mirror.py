@@ -294,7 +294,7 @@ class Mirror(DelegatingEngine, WritesInGenerations, Mirrored):
             raise _look_again(drop.lineage) from error
 
     async def _compare(self, drop: Drop, active: Engine, follower: Engine) -> None:
-        """Before the first deletion of a sweep, make sure that both sides have the same rows. Heads do not tell of all
+        """Before the first deletion of a sweep, make sure that both sides have the same. Heads do not tell of all
         garbage; and of some that only one side has, a deletion would leave the end hanging in the air."""
         sweep = (drop.lineage, drop.expect)
         if self._compared == sweep:
@@ -388,7 +388,8 @@ async def _drop(side: Engine, drop: Drop) -> None:
 
 async def _alike(one: Engine, two: Engine, lineage: str) -> bool:
     here = await LineageRecords.read(one, lineage, await heads_of(one, lineage))
-    return here.rows_like(await LineageRecords.read(two, lineage, await heads_of(two, lineage)))
+    there = await LineageRecords.read(two, lineage, await heads_of(two, lineage))
+    return here.heads == there.heads and here.rows_like(there)
 
 
 def _look_again(lineage: str) -> Refused:
