@@ -9,6 +9,7 @@ from __future__ import annotations
 import threading
 from bisect import bisect_right
 from collections.abc import Sequence
+from itertools import groupby
 from typing import Any
 
 import msgspec
@@ -21,13 +22,17 @@ from backtrail.render.jsonable import truncate
 from backtrail.render.message_facts import facts_of
 from backtrail.render.message_images import Image
 from backtrail.render.message_parser import conversation_key, first_number, is_message, parse_message
-from backtrail.server import requests, responses
+from backtrail.render.step_filter import StepFilter
+from backtrail.server import conversation_responses as responses
+from backtrail.server import requests
 from backtrail.server.history_cache import HistoryCache
+from backtrail.server.step_list import step_filter
 
 SHOWN_TEXT = 20_000  # characters of a text that are sent, unless `whole` was requested
 _CACHED_COUNTS = 200_000
 _CACHED_TURNS = 8  # conversations
 _TOOLS = 12  # of a turn
+_MARKED_RUNS = 1_000  # steps with a label or a tag that a filter of turns looks at, from the newest on
 
 
 class Conversations:
@@ -84,20 +89,46 @@ class Conversations:
         handle = self._store.thread(request.thread)
         outline = handle.outline(at=checkpoint, salvage=True)
         key = self.key(handle, checkpoint, outline)
-        found = self._all_turns(handle, checkpoint, key) if key is not None else []
+        found = self._filtered(handle, checkpoint, key, step_filter(request)) if key is not None else []
         newest = found[::-1][request.start : request.start + request.limit]
-        borders = [index for turn in newest for index in (turn.start, turn.stop - 1)]
+        borders = [index for _, turn in newest for index in (turn.start, turn.stop - 1)]
         steps = self._steps(handle, checkpoint, key, borders) if key is not None else []
         shown: list[responses.ConversationTurnJson] = []
-        for place, turn in enumerate(newest):
+        for place, (number, turn) in enumerate(newest):
             one = msgspec.to_builtins(turn)
             one["tools"], one["more_tools"] = one["tools"][:_TOOLS], max(0, len(one["tools"]) - _TOOLS)
-            number = len(found) - request.start - place
             first, last = steps[2 * place], steps[2 * place + 1]
             if one["duration"] is None and first is not None and last is not None:
                 one["duration"] = _seconds(first, last)
             shown.append(one | {"number": number, "first": first, "last": last})
-        return {"total": len(found), "start": request.start, "turns": shown, "totals": _totals(found)}
+        totals = _totals([turn for _, turn in found])
+        return {"total": len(found), "start": request.start, "turns": shown, "totals": totals}
+
+    def _filtered(
+        self, handle: Thread[Any], checkpoint: Checkpoint, key: str, wanted: StepFilter
+    ) -> list[tuple[int, ConversationTurn]]:
+        """The turns that a filter keeps, with their numbers from 1 on, oldest first."""
+        ranges = self._marked(handle, checkpoint, key, wanted) if wanted.marks else [range(10**9)]
+        return [
+            (number, turn)
+            for number, turn in enumerate(self._all_turns(handle, checkpoint, key), 1)
+            if wanted.fits_turn(turn) and any(one.start < turn.stop and turn.start < one.stop for one in ranges)
+        ]
+
+    def _marked(self, handle: Thread[Any], checkpoint: Checkpoint, key: str, wanted: StepFilter) -> list[range]:
+        """The messages that were added by steps whose label, tags and time fit. Steps in a row are one range, so that
+        few counts are needed for many steps."""
+        with self._histories.read(handle.id) as history:
+            path = list(ancestry(history.graph.checkpoints(), checkpoint.id))[::-1]
+        runs = groupby(range(len(path)), key=lambda place: wanted.marked(path[place]))
+        places = [list(run) for fits, run in runs if fits][-_MARKED_RUNS:]
+        return [
+            range(
+                self._count_at(handle, path[run[0] - 1], key) if run[0] else 0,
+                self._count_at(handle, path[run[-1]], key),
+            )
+            for run in places
+        ]
 
     def _all_turns(self, handle: Thread[Any], checkpoint: Checkpoint, key: str) -> list[ConversationTurn]:
         with self._lock:

@@ -1,6 +1,6 @@
 // The inspector: shows the place that the address names, keeps both in step, and follows a live thread.
 
-import { readAddress, setAddress, fragmentOf, linkTo } from "./address.js";
+import { filterOf, fragmentOf, linkTo, readAddress, setAddress } from "./address.js";
 import { Actions } from "./actions.js";
 import { get, listen } from "./api.js";
 import { CheckpointList } from "./checkpoint-list.js";
@@ -8,6 +8,7 @@ import { drawComparison } from "./comparison.js";
 import { Conversation } from "./conversation.js";
 import { $, attempt, h, toast } from "./dom.js";
 import { drawFileChanges } from "./file-changes.js";
+import { FilteredSteps } from "./filtered-steps.js";
 import { FindInThread } from "./find-in-thread.js";
 import { drawFacts, drawHeading, drawTabs } from "./headings.js";
 import { drawHealth } from "./health.js";
@@ -17,6 +18,7 @@ import { drawRun } from "./run.js";
 import { drawSearch } from "./search.js";
 import { drawStateDiff } from "./state-diff.js";
 import { drawStateTree } from "./state-tree.js";
+import { StepFilter } from "./step-filter.js";
 import { ThreadList } from "./thread-list.js";
 import { TurnList } from "./turn-list.js";
 
@@ -27,10 +29,14 @@ const app = {
   readOnly: false,
   talks: true, // does the state of the thread have a conversation?
   go, refresh, chooseView, showPane, linkTo,
+  // The list of steps that keys move in.
+  get steps() { return filterOf(app.place) && app.place.list !== "turns" ? app.kept : app.rows; },
 };
 
 app.threads = new ThreadList((search) => go({ search }, { replace: true }));
 app.rows = new CheckpointList((row, how) => goToRow(row, how));
+app.kept = new FilteredSteps(app, (row, how) => goToRow(row, how));
+app.filter = new StepFilter(app);
 app.turns = new TurnList((turn) => goToTurn(turn), (row) => goToRow(row));
 app.find = new FindInThread(app);
 app.actions = new Actions(app);
@@ -80,6 +86,7 @@ async function show(place) {
       return;
     }
     if (app.rows.selected !== row.id) app.rows.selectRow(row, { quiet: true });
+    app.kept.draw();
     const same = !opened && app.row?.id === row.id && before.view === place.view && before.message === place.message
       && before.with === place.with && before.base === place.base && before.path === place.path && app.view !== null;
     app.row = row;
@@ -119,19 +126,25 @@ function closeThread(message = null) {
   if (message) $("empty-text").textContent = message;
   $("history-head").replaceChildren();
   $("chart").replaceChildren();
-  $("switch").hidden = true;
-  $("turns").hidden = true;
+  for (const id of ["switch", "filters", "turns", "kept", "kept-note"]) $(id).hidden = true;
+  app.kept.close();
   if (!message) showPane("threads");
 }
 
-// Steps or turns.
+// Steps or turns, all of them or those that the filter keeps.
 function showList() {
-  const turns = app.place.list === "turns";
-  $("rows").hidden = turns;
+  const { place } = app;
+  const turns = place.list === "turns";
+  const filter = filterOf(place);
+  app.filter.show(place);
+  $("rows").hidden = turns || filter !== null;
+  $("kept").hidden = $("kept-note").hidden = turns || filter === null;
   $("turns").hidden = !turns;
   $("as-turns").setAttribute("aria-pressed", String(turns));
   $("as-steps").setAttribute("aria-pressed", String(!turns));
-  if (turns && app.turns.thread !== app.place.thread) attempt(() => app.turns.open(app.place.thread));
+  if (turns) attempt(() => app.turns.show(place.thread, filter));
+  else if (filter) app.kept.open(place.thread, filter);
+  else app.kept.close();
 }
 
 async function showPage(place) {
@@ -205,8 +218,9 @@ async function refresh() {
   app.rows.refreshForks();
   drawHeading(app);
   attempt(() => drawChart(app));
-  if (app.place.list === "turns") await app.turns.open(app.place.thread);
-  else app.turns.thread = null;
+  app.turns.forget();
+  app.kept.close();
+  showList();
 }
 
 // One refresh at a time; events that come meanwhile are answered by one more.
@@ -237,7 +251,8 @@ async function followOnce() {
     attempt(() => drawChart(app));
   }
   if (app.place.list === "turns") await app.turns.refresh();
-  else app.turns.thread = null;
+  else app.turns.forget();
+  await app.kept.refresh();
   // The reader may have gone elsewhere meanwhile.
   const following = before && atHead();
   if (!following || app.rows.head === head) {
@@ -288,7 +303,7 @@ $("newer").addEventListener("click", () => go({ at: null, message: null }));
 $("as-steps").addEventListener("click", () => go({ list: null }));
 $("as-turns").addEventListener("click", () => go({ list: "turns" }));
 $("back").addEventListener("click", () => showPane(document.body.dataset.pane === "detail" ? "history" : "threads"));
-$("rows").addEventListener("click", (event) => { if (event.target.closest(".row")) showPane("detail"); });
+for (const id of ["rows", "kept"]) $(id).addEventListener("click", (event) => { if (event.target.closest(".row")) showPane("detail"); });
 window.addEventListener("popstate", () => show(readAddress()));
 
 get("/store").then((store) => {
