@@ -26,6 +26,7 @@ export class FilteredSteps {
     this.stop?.abort();
     this.key = null;
     this.rows = [];
+    this.problem = null;
     this.below = null; // the place from which to look further down; null if all were looked at
     this.draw();
   }
@@ -53,7 +54,9 @@ export class FilteredSteps {
     const { key } = this;
     while (this.busy) await this.busy;
     if (this.key !== key || this.below === null || until()) return this.tell();
-    this.busy = attempt(() => this.fillUntil(key, until));
+    this.busy = this.fillUntil(key, until).catch((error) => {
+      if (this.key === key) [this.problem, this.below] = [error.message, null];
+    });
     await this.busy;
     this.busy = null;
     return this.tell();
@@ -110,8 +113,8 @@ export class FilteredSteps {
     if (this.key === null) return;
     const found = plural(this.rows.length, "step");
     const looked = this.total - (this.below ?? 0);
-    const text = this.below === null ? `${found} of ${this.total.toLocaleString()}`
-      : this.total ? `${found} among the newest ${looked.toLocaleString()} of ${this.total.toLocaleString()}${this.busy ? " …" : ""}` : "looking …";
+    const text = this.problem ?? (this.below === null ? `${found} of ${this.total.toLocaleString()}`
+      : this.total ? `${found} among the newest ${looked.toLocaleString()} of ${this.total.toLocaleString()}${this.busy ? " …" : ""}` : "looking …");
     if (this.note.textContent !== text) this.note.textContent = text;
   }
 

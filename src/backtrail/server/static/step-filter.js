@@ -10,11 +10,11 @@ export class StepFilter {
     this.app = app;
     this.form = $("filters");
     this.button = $("filter");
-    const field = (name, label, node) => h("label", { class: `field ${name}` }, h("span", {}, label), node);
-    const text = (name, label) => field(name, label, h("input", { name, autocomplete: "off", spellcheck: "false" }));
-    const date = (name, label) => field(name, label, h("input", { name, type: "date" }));
+    const field = (label, node) => h("label", { class: "field" }, h("span", {}, label), node);
+    const text = (name, label) => field(label, h("input", { name, autocomplete: "off", spellcheck: "false" }));
+    const date = (name, label) => field(label, h("input", { name, type: "date" }));
     this.form.append(
-      field("role", "role", h("select", { name: "role" }, h("option", { value: "" }, "any"), ROLES.map((role) => h("option", { value: role }, role)))),
+      field("role", h("select", { name: "role" }, h("option", { value: "" }, "any"), ROLES.map((role) => h("option", { value: role }, role)))),
       text("tool", "tool"), text("label", "label"), text("tag", "tag"), date("since", "since"), date("until", "until"),
       h("label", { class: "check" }, h("input", { type: "checkbox", name: "failed", value: "1" }), "failed"),
       h("button", { type: "button", onclick: () => this.clear() }, "Clear"));
