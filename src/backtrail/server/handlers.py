@@ -33,7 +33,7 @@ from backtrail.server.file_changes import file_changes_json, restore_json
 from backtrail.server.health import Health
 from backtrail.server.history_cache import HistoryCache
 from backtrail.server.runs import Runs
-from backtrail.server.state_levels import StateLevels, parse_path, replaced, value_at
+from backtrail.server.state_levels import level, parse_path, replaced, value_at
 from backtrail.server.step_list import StepList
 from backtrail.server.thread_listing import ThreadListing
 from backtrail.server.turn_reader import TurnReader
@@ -59,7 +59,6 @@ class Handlers:
         self.health = Health(store)
         self._conversations = Conversations(store, self._histories)
         self._steps = StepList(store, self._histories)
-        self._states = StateLevels()
         self._runs = Runs(store)
         self._turn_reader = TurnReader(store, self._histories)
 
@@ -145,7 +144,7 @@ class Handlers:
     def state(self, request: requests.StateRequest) -> responses.StateResponse:
         """One level of the state at a checkpoint. An entry that is not `known` is too large to be included: request its
         own path."""
-        return self._states.level(self._handle(request.thread), self._at(request), request)
+        return level(self._handle(request.thread), self._at(request), request)
 
     def diff(self, request: requests.DiffRequest) -> responses.DiffResponse:
         """The changes between two checkpoints; `total` may be more than are listed."""
