@@ -4,11 +4,25 @@
 export const FILTERS = ["role", "tool", "failed", "label", "tag", "since", "until"]; // of the steps and turns of a thread
 const FIELDS = ["page", "thread", "at", "view", "message", "with", "base", "list", "find", "search", "path", ...FILTERS];
 
-// The place that an address names: an object with some of the fields.
+const KNOWN = {
+  page: /^health$/, view: /^(run|conversation|state|changes|files|compare)$/, list: /^turns$/, message: /^\d{1,9}$/, failed: /^1$/,
+};
+
+// The place that an address names: an object with some of the fields. A value that does not exist is left out.
 export function readAddress(fragment = location.hash) {
   const given = new URLSearchParams(fragment.slice(1));
-  return Object.fromEntries(FIELDS.map((name) => [name, given.get(name) || null]));
+  const known = (name) => (KNOWN[name]?.test(given.get(name)) ?? true ? given.get(name) || null : null);
+  return Object.fromEntries(FIELDS.map((name) => [name, known(name)]));
 }
+
+// What of an address is not understood, in words; null if all of it is.
+export function misunderstood(fragment = location.hash) {
+  const odd = [...new URLSearchParams(fragment.slice(1))].filter(([name, value]) => value && (!FIELDS.includes(name) || KNOWN[name]?.test(value) === false));
+  return odd.length ? odd.map(([name, value]) => `${name}=${value.slice(0, 60)}`).join(", ") : null;
+}
+
+// An address that `backtrail ui` printed: it opens the page with a new token.
+export const hasCode = () => new URLSearchParams(location.hash.slice(1)).has("code");
 
 // The filter of the steps that a place has, as the parameters of a request; null if it has none.
 export function filterOf(place) {

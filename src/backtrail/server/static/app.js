@@ -1,6 +1,6 @@
 // The inspector: shows the place that the address names, keeps both in step, and follows a live thread.
 
-import { filterOf, fragmentOf, linkTo, readAddress, setAddress } from "./address.js";
+import { filterOf, fragmentOf, hasCode, linkTo, misunderstood, readAddress, setAddress } from "./address.js";
 import { Actions } from "./actions.js";
 import { get, listen } from "./api.js";
 import { CheckpointList } from "./checkpoint-list.js";
@@ -78,13 +78,8 @@ async function show(place) {
     if (opened && !(await openThread(place))) return;
     showList();
     app.find.show(place.find);
-    const row = place.at ? await app.rows.selectId(place.at, { quiet: true })
-      : app.rows.find(app.rows.head) ?? await app.rows.fetchId(app.rows.head);
-    if (app.place !== place) return;
-    if (!row) {
-      toast(`There is no checkpoint ${place.at} in ${place.thread}`, { bad: true });
-      return;
-    }
+    const row = await rowAt(place);
+    if (app.place !== place || !row) return;
     if (app.rows.selected !== row.id) app.rows.selectRow(row, { quiet: true });
     app.kept.draw();
     const same = !opened && app.row?.id === row.id && before.view === place.view && before.message === place.message
@@ -94,6 +89,31 @@ async function show(place) {
     if (!same) drawView();
     $("newer").hidden = true;
   });
+}
+
+// The row of a place; if there is no such step, the page says so, and the list stays.
+async function rowAt(place) {
+  try {
+    if (!place.at) return app.rows.find(app.rows.head) ?? await app.rows.fetchId(app.rows.head);
+    const row = await app.rows.selectId(place.at, { quiet: true });
+    if (row || app.place !== place) return row;
+    showEmpty(`There is no checkpoint ${place.at} in ${place.thread}.`, place);
+  } catch (error) {
+    if (![400, 404].includes(error.status)) throw error;
+    if (app.place === place) showEmpty(error.message, place);
+  }
+  return undefined;
+}
+
+// A message in the place of a checkpoint, with a way on: the newest step of the thread, if there is one.
+function showEmpty(message, place = null) {
+  app.drawing?.abort();
+  app.row = null;
+  $("checkpoint").hidden = true;
+  $("empty").hidden = false;
+  const newest = place ? [" ", h("a", { href: fragmentOf({ thread: place.thread }) }, "Show its newest step")] : [];
+  $("empty-text").replaceChildren(message, ...newest);
+  showPane("detail");
 }
 
 async function openThread(place) {
@@ -123,12 +143,13 @@ function closeThread(message = null) {
   document.title = "backtrail";
   $("checkpoint").hidden = true;
   $("empty").hidden = false;
-  if (message) $("empty-text").textContent = message;
+  $("empty-text").textContent = message ?? "Choose a thread to see what its agent did.";
+  app.turns.forget();
   $("history-head").replaceChildren();
   $("chart").replaceChildren();
   for (const id of ["switch", "filters", "turns", "kept", "kept-note"]) $(id).hidden = true;
   app.kept.close();
-  if (!message) showPane("threads");
+  showPane(message ? "detail" : "threads");
 }
 
 // Steps or turns, all of them or those that the filter keeps.
@@ -281,19 +302,20 @@ function showNewer(more) {
 }
 
 function onEvent(name, data) {
-  if (name === "hello") return app.threads.load();
+  if (name === "hello") { // also after the connection was lost: something may have been missed
+    if (app.row) follow();
+    return app.threads.load();
+  }
   app.threads.update(data.changed, data.gone);
   const { thread } = app.place;
-  if (data.gone.includes(thread)) return toast(`${thread} was deleted`, { bad: true });
+  if (data.gone.includes(thread)) return closeThread(`The thread ${thread} was deleted.`);
   return data.changed.some((info) => info.id === thread) ? follow() : undefined;
 }
 
 function showConnection(state) {
   $("live").dataset.state = state;
   $("live").lastElementChild.textContent = { live: "live", lost: "reconnecting", refused: "no access" }[state];
-  if (state !== "refused") return;
-  const hint = "This page needs the address that `backtrail ui` printed last: each opens it once.";
-  $("empty-text").textContent = hint;
+  $("banner").hidden = state !== "refused";
 }
 
 // -- start ------------------------------------------------------------------------------------------------------------
@@ -304,13 +326,25 @@ $("as-steps").addEventListener("click", () => go({ list: null }));
 $("as-turns").addEventListener("click", () => go({ list: "turns" }));
 $("back").addEventListener("click", () => showPane(document.body.dataset.pane === "detail" ? "history" : "threads"));
 for (const id of ["rows", "kept"]) $(id).addEventListener("click", (event) => { if (event.target.closest(".row")) showPane("detail"); });
-window.addEventListener("popstate", () => show(readAddress()));
+window.addEventListener("popstate", () => {
+  if (hasCode()) location.reload();
+  else {
+    tellMisunderstood();
+    show(readAddress());
+  }
+});
+
+function tellMisunderstood() {
+  const odd = misunderstood();
+  if (odd) toast(`This address has something that is not known here, and is left out: ${odd}`, { bad: true });
+}
 
 get("/store").then((store) => {
   app.readOnly = store.read_only;
   $("store").textContent = store.name + (store.read_only ? " · read-only" : "");
   if (app.row) drawFacts(app);
 }).catch(() => showConnection("refused"));
+tellMisunderstood();
 app.threads.start(app.place);
 if (app.place.thread || app.place.page || app.place.search) {
   const place = app.place;

@@ -41,7 +41,8 @@ export class CheckpointList {
     this.clear(thread);
     this.box.scrollTop = 0;
     const pages = [get("/history", { thread, limit: PAGE_SIZE })];
-    if (at) pages.push(get("/history", { thread, limit: PAGE_SIZE, at }));
+    // Without the second the list is shown all the same: whoever asked for the checkpoint says why there is none.
+    if (at) pages.push(get("/history", { thread, limit: PAGE_SIZE, at }).catch(() => null));
     const [first, second] = await Promise.all(pages);
     if (thread !== this.thread) return null;
     this.take(first);
