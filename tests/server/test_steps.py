@@ -103,3 +103,24 @@ def test_a_filter_keeps_the_turns_that_have_all_of_it(served: Inspector) -> None
     assert turns(tag="slow", tool="edit") == []
     assert turns(since="2999-01-01") == []
     assert turns(until="2999-01-01") == [2, 1]
+
+
+def test_the_turns_of_a_thread_that_changes_are_those_of_one_that_is_read_anew(served: Inspector) -> None:
+    talk: backtrail.Thread[Any] = served.store.thread("talk")
+
+    def same() -> None:
+        with inspector(served.store) as fresh:
+            assert served.get("conversation", thread="talk") == fresh.get("conversation", thread="talk")
+
+    same()
+    talk.append("messages", [{"role": "assistant", "content": "more of the second"}])
+    same()
+    talk.append("messages", [{"role": "user", "content": "third"}, {"role": "assistant", "content": "so be it"}])
+    same()
+    state = talk.load()
+    talk.save(state | {"mode": "x", "messages": [{"role": "user", "content": "another first"}, *state["messages"][1:]]})
+    same()
+    talk.save(state | {"messages": state["messages"][:3]})
+    same()
+    talk.rewind(2)
+    same()

@@ -6,6 +6,7 @@ outlines tell. Checkpoints never change, so the counts and the turns are cached.
 
 from __future__ import annotations
 
+import re
 import threading
 from bisect import bisect_right
 from collections.abc import Sequence
@@ -32,6 +33,7 @@ SHOWN_TEXT = 20_000  # characters of a text that are sent, unless `whole` was re
 _CACHED_COUNTS = 200_000
 _CACHED_TURNS = 8  # conversations
 _TOOLS = 12  # of a turn
+_ITEM = re.compile(r"\[(\d+)\]")  # in the path of a change, after the key
 _MARKED_RUNS = 1_000  # steps with a label or a tag that a filter of turns looks at, from the newest on
 
 
@@ -43,7 +45,8 @@ class Conversations:
         self._histories = histories
         self._lock = threading.Lock()  # around the caches: requests run in several threads
         self._counts: LRU[tuple[str, str], int] = LRU(_CACHED_COUNTS)
-        self._turns: LRU[str, list[ConversationTurn]] = LRU(_CACHED_TURNS)
+        self._turns: LRU[str, list[ConversationTurn]] = LRU(_CACHED_TURNS)  # by checkpoint
+        self._newest_turns: LRU[str, str] = LRU(_CACHED_TURNS)  # thread -> the checkpoint whose turns were read last
 
     def messages(self, request: requests.MessagesRequest, checkpoint: Checkpoint) -> responses.MessagesResponse:
         """A page of the conversation at a checkpoint."""
@@ -133,11 +136,38 @@ class Conversations:
     def _all_turns(self, handle: Thread[Any], checkpoint: Checkpoint, key: str) -> list[ConversationTurn]:
         with self._lock:
             found = self._turns.get(checkpoint.id)
+            before = self._newest_turns.get(handle.id)
         if found is None:
-            found = turns_of([part.value for part in handle.outline([key], at=checkpoint, salvage=True).parts])
+            found = self._extended(handle, before, checkpoint, key) if before is not None else None
+            if found is None:
+                found = turns_of([part.value for part in handle.outline([key], at=checkpoint, salvage=True).parts])
             with self._lock:
                 self._turns.put(checkpoint.id, found)
+                self._newest_turns.put(handle.id, checkpoint.id)
         return found
+
+    def _extended(self, handle: Thread[Any], before: str, now: Checkpoint, key: str) -> list[ConversationTurn] | None:
+        """The turns at a checkpoint from those at another, of which only the last is read again; None if an earlier
+        message changed. A live agent adds to the last turn, or begins the next."""
+        with self._lock:
+            known = self._turns.get(before)
+        if not known:
+            return None
+        *whole, last = known
+        try:
+            changes = handle.diff(before, now).changes
+        except BacktrailError:
+            return None  # damaged, or pruned meanwhile
+        for change in changes:
+            if change.path == key or change.path.startswith((f"{key}[", f"{key}.")):
+                index = _ITEM.match(change.path, len(key))
+                if index is None or int(index[1]) < last.start:
+                    return None
+        read = turns_of([part.value for part in handle.outline([key], at=now, start=last.start, salvage=True).parts])
+        moved = [
+            msgspec.structs.replace(turn, start=turn.start + last.start, stop=turn.stop + last.start) for turn in read
+        ]
+        return [*whole, *moved]
 
     def _steps(
         self, handle: Thread[Any], checkpoint: Checkpoint, key: str, indexes: Sequence[int]
