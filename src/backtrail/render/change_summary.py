@@ -15,6 +15,7 @@ from backtrail.render.jsonable import short_text
 from backtrail.render.message_parser import ParsedMessage, is_message, parse_message
 
 _PREVIEW_WIDTH = 160
+_RUN_STEP = {"kind", "name", "args", "at"}  # fields of a step of a durable run, which is no message
 _LOOKED_AT = 20  # messages that one step added, from the newest on
 
 
@@ -105,6 +106,11 @@ def _last_items(thread: Thread[Any], checkpoint: Checkpoint, part: Part, first: 
     found: Outline = thread.outline([part.name], at=checkpoint, start=start, stop=count, salvage=True)
     if not found.parts or not is_message(found.parts[-1].value):
         return ChangeSummary("")
+    newest = found.parts[-1].value
+    if isinstance(newest, dict) and part.name == "steps" and newest.keys() >= _RUN_STEP:
+        return ChangeSummary(
+            "", short_text(f"{newest['kind']} {newest['name']}", _PREVIEW_WIDTH), "", "error" in newest
+        )
     messages = [parse_message(one.value) for one in found.parts]
     shown = next((message for message in reversed(messages) if not message.bookkeeping), messages[-1])
     results = [result for message in messages for result in message.results]

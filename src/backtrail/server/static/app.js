@@ -55,6 +55,8 @@ function go(changes, how = {}) {
   return show(place);
 }
 
+const isPage = (place) => Boolean(place.page || place.search?.includes("text:"));
+
 // The head is the place without a checkpoint: it is followed.
 function goToRow(row, how = {}) {
   const at = row.id === app.rows.head ? null : row.id;
@@ -69,9 +71,10 @@ function goToTurn(turn) {
 async function show(place) {
   const before = app.place;
   app.place = place;
+  document.body.classList.toggle("no-history", !place.thread || isPage(place));
   const opened = place.thread !== before.thread || app.rows.thread !== place.thread;
   app.threads.show(place);
-  if (place.page || place.search?.includes("text:")) return attempt(() => showPage(place));
+  if (isPage(place)) return attempt(() => showPage(place));
   $("page").hidden = true;
   if (!place.thread) return closeThread();
   return attempt(async () => {
@@ -122,7 +125,8 @@ async function openThread(place) {
   app.view = null;
   app.talks = true;
   document.title = `${thread} · backtrail`;
-  if (document.body.dataset.pane === "threads") showPane("history");
+  // A link to a step, a tab or a message leads there; one to a thread, to its history.
+  if (document.body.dataset.pane === "threads") showPane(place.at || place.view || place.message ? "detail" : "history");
   try {
     await app.rows.open(thread, place.at);
   } catch (error) {
@@ -219,11 +223,21 @@ async function drawInto(view, signal) {
     drawTabs(app);
   }
   view.scrollTop = 0;
-  if (app.view === "run") return drawRun(view, app, signal);
+  if (app.view === "run") {
+    attempt(() => findTalk(place, row, signal));
+    return drawRun(view, app, signal);
+  }
   if (app.view === "state") return drawStateTree(view, place.thread, row, signal, app);
   if (app.view === "files") return drawFileChanges(view, place.thread, row, signal, app);
   if (app.view === "compare") return drawComparison(view, app, signal);
   return drawStateDiff(view, place.thread, row, signal, place.base, (base) => go({ base, view: "changes" }));
+}
+
+// Does a run have a conversation as well?
+async function findTalk(place, row, signal) {
+  const { total } = await get("/messages", { thread: place.thread, at: row.id, limit: 1 }, signal);
+  app.talks = total > 0;
+  drawTabs(app);
 }
 
 function showPane(name) {
@@ -345,6 +359,7 @@ get("/store").then((store) => {
   if (app.row) drawFacts(app);
 }).catch(() => showConnection("refused"));
 tellMisunderstood();
+document.body.classList.toggle("no-history", !app.place.thread || isPage(app.place));
 app.threads.start(app.place);
 if (app.place.thread || app.place.page || app.place.search) {
   const place = app.place;

@@ -16,7 +16,8 @@ export class TurnList {
     this.onTurn = onTurn;
     this.onStep = onStep;
     this.box = $("turns");
-    this.key = null; // the thread and the filter that are shown
+    this.key = null; // the thread and the filter that are wanted
+    this.drawn = null; // and those that are shown
     this.box.addEventListener("keydown", (event) => this.onKey(event));
   }
 
@@ -26,13 +27,13 @@ export class TurnList {
     if (key !== this.key) await this.open(thread, filter);
   }
 
-  forget() { this.key = null; }
+  forget() { this.key = this.drawn = null; }
 
   async open(thread, filter) {
     const key = (this.key = JSON.stringify([thread, filter]));
     const [{ agent }, page] = await Promise.all([get("/turns", { thread, limit: 1 }), this.page(thread, filter)]);
     if (this.key !== key) return;
-    Object.assign(this, { agent, thread, filter, total: page.total, shown: page.turns.length, totals: page.totals });
+    Object.assign(this, { drawn: key, agent, thread, filter, total: page.total, shown: page.turns.length, totals: page.totals });
     this.box.replaceChildren(this.summary(), ...page.turns.map((turn) => this.node(turn)), ...this.more());
     if (!page.total) this.box.replaceChildren(h("p", { class: "hint" }, filter ? "No turn has all of that." : "This thread has no conversation."));
   }
@@ -42,6 +43,7 @@ export class TurnList {
   // A thread that grew: only the newest turn changed, or turns came on top of it.
   async refresh() {
     const { key } = this;
+    if (key === null || key !== this.drawn) return; // on its way
     const page = await this.page(this.thread, this.filter);
     if (this.key !== key) return;
     const old = this.box.querySelector(".turn");
