@@ -111,6 +111,8 @@ def test_a_server_that_was_started_again_is_told_apart_and_its_new_link_works(br
             other.goto(f"http://127.0.0.1:{port}/#thread=t")
             expect(other.locator(".message")).to_contain_text("hello")
         expect(page.locator("#live")).to_have_text("reconnecting")
+        page.get_by_role("tab", name="State").click()
+        expect(page.locator("#view")).to_have_text("The server does not answer: it may have been stopped.")
         with _server(store, "the second token", port) as (_, codes):
             expect(page.locator("#banner")).to_contain_text("open the address that backtrail ui printed last")
             expect(other.locator("#banner")).to_be_visible()

@@ -77,7 +77,10 @@ export class ApiError extends Error {
 async function call(path, options = {}) {
   const used = token;
   const headers = { authorization: `Bearer ${used}`, ...options.headers };
-  const response = await fetch(ROOT + path, { ...options, headers, cache: "no-store" });
+  const response = await fetch(ROOT + path, { ...options, headers, cache: "no-store" }).catch((error) => {
+    if (error.name === "AbortError") throw error;
+    throw new ApiError(0, "Unreachable", "The server does not answer: it may have been stopped.");
+  });
   if (response.ok) return response;
   if (response.status === 401 && !options.again && (await renewed(used))) return call(path, { ...options, again: true });
   const body = await response.json().catch(() => null);

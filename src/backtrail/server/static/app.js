@@ -250,7 +250,7 @@ function showPane(name) {
 // After a change of our own: everything is asked for again, and what is shown stays.
 async function refresh() {
   await app.rows.refresh();
-  app.rows.refreshForks();
+  attempt(() => app.rows.refreshForks());
   drawHeading(app);
   attempt(() => drawChart(app));
   app.turns.forget();

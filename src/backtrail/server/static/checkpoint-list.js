@@ -47,7 +47,7 @@ export class CheckpointList {
     if (thread !== this.thread) return null;
     this.take(first);
     if (second) this.take(second);
-    this.refreshForks();
+    attempt(() => this.refreshForks());
     return second ? second.rows[second.index - second.start] ?? null : this.find(this.head);
   }
 
@@ -94,7 +94,7 @@ export class CheckpointList {
     const changed = page.layout !== this.layout;
     this.take(page);
     if (!changed) return;
-    this.refreshForks();
+    attempt(() => this.refreshForks());
     if (this.selected && !this.places.has(this.selected)) await this.fetchId(this.selected);
   }
 
