@@ -158,3 +158,26 @@ def test_an_error_is_kept_in_the_store_as_soon_as_it_can_be_written(
         assert status is not None
         assert (status.errors, status.rounds) == (1, 0)
         assert "the disk is full" in (status.last_error or "")
+
+
+def test_the_status_is_kept_in_namespaces_encrypted_stores_and_mirrors(tmp_path: Path) -> None:
+    key = b"k" * 32
+    openers = {
+        "namespace": lambda: backtrail.open(tmp_path / "n.db", namespace="acme"),
+        "encrypted": lambda: backtrail.open(tmp_path / "e.db", key=key),
+        "mirror": lambda: backtrail.open(tmp_path / "a.db", replica=tmp_path / "b.db"),
+    }
+    for name, open_one in openers.items():
+        with open_one() as store:
+            fill(store)
+            with store.janitor(every=3600, retention=POLICY) as janitor:
+                until(lambda janitor=janitor: janitor.status.rounds == 1)
+            assert store.stats()["threads"] == 1, name
+        with open_one() as store:
+            status = store.janitor_status()
+            assert status is not None, name
+            assert (status.running, status.rounds) == (False, 1)
+            assert [info.id for info in store.threads()] == ["t"]
+            assert not store.verify().problems
+    with backtrail.open(tmp_path / "n.db") as other:
+        assert other.janitor_status() is None, "a namespace is a store of its own"
