@@ -212,11 +212,12 @@ def _measure_threads(browser: Any, served: Inspector, count: int) -> None:
     page.locator(".thread").first.wait_for()
     page.evaluate(_FRAMES)
     scrolls = []
-    for number in range(20):
+    for _ in range(20):
         began = time.perf_counter()
-        page.locator("#thread-list").evaluate("node => { node.scrollTop = node.scrollHeight; }")
-        wanted = f"agents/{count - 1 - 100 * (number + 1):07}"
-        page.locator(f'[data-thread="{wanted}"]').wait_for(state="attached")
+        height = page.locator("#thread-list").evaluate(
+            "node => { const height = node.scrollHeight; node.scrollTop = height; return height; }"
+        )
+        page.wait_for_function("(height) => document.getElementById('thread-list').scrollHeight > height", arg=height)
         scrolls.append(time.perf_counter() - began)
     _print("  a further page of the list", scrolls, page.evaluate("window.gap"))
     for what, typed, found in (
@@ -233,7 +234,7 @@ def _measure_threads(browser: Any, served: Inspector, count: int) -> None:
         page.locator(f'[data-thread="{found}"]' if found else ".thread").first.wait_for(timeout=300_000)
         _print(f"  {what}", [time.perf_counter() - began], page.evaluate("window.gap"))
     page.get_by_label("Search threads").fill("")
-    page.locator(f'[data-thread="agents/{count - 1:07}"]').wait_for()
+    page.locator(f'[data-thread="agents/{count - 1:07}"]').wait_for(state="attached")
     arrivals = []
     for number in range(_ROUNDS):
         began = time.perf_counter()
