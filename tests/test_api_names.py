@@ -25,8 +25,8 @@ from backtrail.workspace import AsyncWorkspace, Workspace
 
 NAMES = {
     "store": (
-        "thread session run workspace threads sessions runs count stats ping close prune janitor verify compact "
-        "copy_to pending answer due submit resubmit work replay"
+        "thread session run workspace threads sessions runs count stats ping close prune janitor janitor_status verify "
+        "compact copy_to pending answer due submit resubmit work replay"
     ),
     "thread": (
         "id head step exists save append update load get history find fork rewind undo redo diff common_ancestor "

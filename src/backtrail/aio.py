@@ -21,7 +21,8 @@ from backtrail.history import keyring
 from backtrail.history.context import Context
 from backtrail.history.store_core import StoreCore
 from backtrail.history.thread_core import ThreadCore
-from backtrail.janitor import AsyncJanitor
+from backtrail.html_table import html_table
+from backtrail.janitor import AsyncJanitor, JanitorStatus, read_status
 from backtrail.model import At, Copied, Kind, Progress, Pruned, ThreadInfo, Verified
 from backtrail.retrying import retry_async as retry
 from backtrail.run import RUNS, Pending, Replayed, RunCore, RunInfo, answer, submission
@@ -325,6 +326,10 @@ class AsyncStore:
         """
         return AsyncJanitor(self._core.context, self._runner, every, retention)
 
+    async def janitor_status(self) -> JanitorStatus | None:
+        """Get the status of the janitor that worked last in this store, in whatever process; None if none ever did."""
+        return await self._runner(read_status(self._core.context))
+
     async def compact(self, progress: Progress | None = None) -> Pruned:
         """Free all garbage, and return the space to the disk or the server; no checkpoint is deleted."""
         return await self._runner(self._core.compact(progress))
@@ -418,6 +423,11 @@ class AsyncStore:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         await self.close()
+
+    def _repr_html_(self) -> str:
+        """For notebooks: what is known of it without reading."""
+        rows = [("its threads", "await store.threads(limit=10)"), ("what it holds", "await store.stats()")]
+        return html_table(f"store {self._core.context.describe()}", rows)
 
     def __repr__(self) -> str:
         return f"<backtrail.AsyncStore {self._core.context.describe()}>"

@@ -1,7 +1,8 @@
 """The janitor: prunes a store at an interval, in a thread or in a task, as long as the program runs.
 
 Of all janitors of a store, in whatever process, one works at a time: a lease says which. Errors are reported in the
-status, and the next round tries again; starting or stopping twice is not an error.
+status, and the next round tries again; starting or stopping twice is not an error. The status of the one that worked
+last is also kept in the store, in a record under a reserved name, for whoever operates it from another process.
 """
 
 from __future__ import annotations
@@ -19,7 +20,9 @@ import msgspec
 from backtrail.async_runner import AsyncRunner
 from backtrail.engines.base import Taken
 from backtrail.engines.coroutines import finish
-from backtrail.errors import BacktrailError, InvalidInput
+from backtrail.engines.reserved_names import RESERVED
+from backtrail.engines.reserved_record import record, update
+from backtrail.errors import DECODE_ERRORS, BacktrailError, Corrupt, InvalidInput
 from backtrail.history.context import Context
 from backtrail.history.sweep import Sweeper
 from backtrail.model import Pruned
@@ -29,6 +32,7 @@ if TYPE_CHECKING:
     import asyncio
 
 _LEASE = "janitor"
+_RECORD = f"{RESERVED}janitor"
 _MIN_LEASE = 60.0  # seconds: a round may take longer than the time between two of them
 _log = logging.getLogger(__name__)
 
@@ -44,6 +48,19 @@ class JanitorStatus(msgspec.Struct, frozen=True, kw_only=True):
     last_round: dt.datetime | None = None
     last_report: Pruned | None = None
     last_error: str | None = None
+    next_round: dt.datetime | None = None  #: None if it was stopped
+
+
+async def read_status(context: Context) -> JanitorStatus | None:
+    """The status of the janitor that worked last in this store, in whatever process; None if none did."""
+    context.check_open()
+    head = await context.engine.head(_RECORD)
+    if head is None:
+        return None
+    try:
+        return msgspec.msgpack.decode(head.note, type=JanitorStatus)
+    except DECODE_ERRORS as error:
+        raise Corrupt("the janitor's record", str(error)) from error
 
 
 class _Rounds:
@@ -74,13 +91,36 @@ class _Rounds:
             report = await Sweeper(self.context).prune(self._retention)
         except (BacktrailError, OSError) as error:
             _log.warning("the janitor's round failed and is tried again in %g s: %s", self.every, error)
-            self.record(errors=results.errors + 1, last_error=f"{type(error).__name__}: {error}")
-            return
-        self.record(rounds=results.rounds + 1, last_round=dt.datetime.now(dt.UTC), last_report=report, last_error=None)
+            changes: dict[str, Any] = {
+                "errors": results.errors + 1,
+                "last_error": f"{type(error).__name__}: {error}",
+            }
+        else:
+            changes = {
+                "rounds": results.rounds + 1,
+                "last_round": dt.datetime.now(dt.UTC),
+                "last_report": report,
+                "last_error": None,
+            }
+        due = dt.datetime.now(dt.UTC) + dt.timedelta(seconds=self.every)
+        self.record(**changes, running=True, next_round=due)
+        await self._keep()
+
+    async def _keep(self) -> None:
+        """Keep the status in the store. It only informs: a store that cannot be written now gets it the next time."""
+        value = msgspec.msgpack.encode(self.results)
+        try:
+            await update(self.context.engine, _RECORD, lambda known: record(_RECORD, _RECORD, "janitor", value, known))
+        except (BacktrailError, OSError) as error:
+            _log.warning("the janitor's status could not be kept in the store: %s", error)
 
     async def give_up_lease(self) -> None:
         """Let another janitor work."""
+        worked = self.results.next_round is not None
+        self.record(running=False, next_round=None)
         if not self.context.closed:
+            if worked:
+                await self._keep()
             await self.context.engine.release(_LEASE, self._owner)
 
 

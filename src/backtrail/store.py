@@ -16,7 +16,7 @@ from backtrail.history import keyring
 from backtrail.history.context import Context
 from backtrail.history.store_core import StoreCore
 from backtrail.history.thread_core import ThreadCore
-from backtrail.janitor import Janitor
+from backtrail.janitor import Janitor, JanitorStatus, read_status
 from backtrail.model import At, Copied, Kind, Progress, Pruned, ThreadInfo, Verified
 from backtrail.thread import Thread
 
@@ -326,6 +326,10 @@ class Store:
         store.janitor(every=600).start()
         """
         return Janitor(self._core.context, every, retention)
+
+    def janitor_status(self) -> JanitorStatus | None:
+        """Get the status of the janitor that worked last in this store, in whatever process; None if none ever did."""
+        return finish(read_status(self._core.context))
 
     def compact(self, progress: Progress | None = None) -> Pruned:
         """Free all garbage, and return the space to the disk or the server; no checkpoint is deleted."""

@@ -59,3 +59,33 @@ def test_handlers_work_on_any_engine(url: str) -> None:
         assert handlers.state(requests.StateRequest(thread="talk"))["entries"][0]["count"] == 3
         assert handlers.append(requests.AppendRequest(thread="talk", items=["x"]))["step"] == 4
         assert handlers.undo(requests.UndoRequest(thread="talk"))["head"]["step"] == 3
+
+
+def test_handlers_preview_moves_and_filter_steps_on_any_engine(url: str) -> None:
+    with backtrail.open(url) as store:
+        handlers = Handlers(store, name="test", read_only=False)
+        before = store.threads()[0]
+        assert handlers.undo(requests.UndoRequest(thread="talk", dry_run=True))["head"]["step"] == 2
+        assert store.threads()[0] == before
+        assert handlers.undo(requests.UndoRequest(thread="talk"))["head"]["step"] == 2
+        moved = store.threads()[0]
+        assert handlers.redo(requests.RedoRequest(thread="talk", dry_run=True))["head"]["label"] == "best"
+        assert store.threads()[0] == moved
+        assert handlers.redo(requests.RedoRequest(thread="talk"))["head"]["label"] == "best"
+        kept = handlers.steps(requests.StepsRequest(thread="talk", role="assistant"))["rows"]
+        assert [row["label"] for row in kept] == ["best"]
+        assert handlers.conversation(requests.ConversationRequest(thread="talk", label="best"))["total"] == 1
+        assert handlers.health_report(requests.HealthRequest())["janitor"] is None
+
+
+def test_handlers_read_the_files_of_a_snapshot_on_any_engine(url: str, tmp_path: Path) -> None:
+    root = tmp_path / "project"
+    (root / "src").mkdir(parents=True)
+    (root / "src" / "app.py").write_text("print(1)\n")
+    with backtrail.open(url) as store:
+        store.thread("files").save({"n": 1}, files=store.workspace(root))
+        handlers = Handlers(store, name="test", read_only=False)
+        top = handlers.tree(requests.TreeRequest(thread="files"))
+        assert [(one["name"], one["kind"]) for one in top["entries"]] == [("src", "folder")]
+        assert handlers.tree(requests.TreeRequest(thread="files", path="src"))["entries"][0]["size"] == 9
+        assert handlers.file(requests.TreeRequest(thread="files", path="src/app.py")) == b"print(1)\n"

@@ -7,7 +7,19 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from backtrail.encode.row_format import ListNode, Piece, Root, Tail, Tree, pack_root, unpack_root
+from backtrail.encode.row_format import (
+    Inline,
+    ListNode,
+    Piece,
+    Root,
+    Tail,
+    Tree,
+    count_on_page,
+    pack_page,
+    pack_root,
+    unpack_page,
+    unpack_root,
+)
 from backtrail.errors import Corrupt
 
 HERE, THERE = b"h" * 16, b"t" * 16
@@ -64,3 +76,15 @@ def test_a_grown_list_that_makes_no_sense_is_damage(node: list[object]) -> None:
     data = msgspec.msgpack.encode([1, 4, [4, None, 0, {"messages": node}], []])
     with pytest.raises(Corrupt, match="root makes no sense"):
         unpack_root(data, HERE, "here")
+
+
+@pytest.mark.parametrize("count", [0, 1, 15, 16, 70_000])
+def test_the_children_on_a_page_are_counted_without_unpacking_it(count: int) -> None:
+    page = pack_page({f"key {i}": Inline(b"\x01") for i in range(count)}, bytes(16))
+    assert count_on_page(page, "a row") == count == len(unpack_page(page, bytes(16), "a row"))
+
+
+@pytest.mark.parametrize("data", [b"", b"\x92", b"\x92\xdf\x00", b"\x92\xc0\x90", b"\x81\xa1a\x01"])
+def test_a_page_that_is_none_is_not_counted(data: bytes) -> None:
+    with pytest.raises(Corrupt):
+        count_on_page(data, "a row")

@@ -124,3 +124,60 @@ def test_an_async_janitor_does_the_same_in_a_task(tmp_path: Path) -> None:
                 store.janitor(every=0)
 
     asyncio.run(main())
+
+
+def test_the_status_is_kept_in_the_store_on_every_engine(everywhere: Any) -> None:
+    assert everywhere.janitor_status() is None
+    fill(everywhere)
+    janitor = everywhere.janitor(every=3600, retention=POLICY)
+    janitor.start()
+    until(lambda: everywhere.janitor_status() is not None)
+    status = everywhere.janitor_status()
+    assert (status.running, status.rounds, status.last_report.checkpoints) == (True, 1, 4)
+    assert status.next_round - status.last_round >= dt.timedelta(minutes=59)
+    janitor.stop()
+    status = everywhere.janitor_status()
+    assert (status.running, status.rounds, status.next_round) == (False, 1, None)
+    assert [info.id for info in everywhere.threads()] == ["t"]
+    assert everywhere.stats()["threads"] == 1
+    assert not everywhere.verify().problems
+
+
+def test_an_error_is_kept_in_the_store_as_soon_as_it_can_be_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def fail(*_: object) -> None:
+        raise Unavailable("the disk is full")
+
+    with backtrail.open(tmp_path / "s.db") as store, backtrail.open(tmp_path / "s.db") as other:
+        fill(store)
+        monkeypatch.setattr("backtrail.history.sweep.Sweeper.prune", fail)
+        with store.janitor(every=3600):
+            until(lambda: other.janitor_status() is not None)
+        status = other.janitor_status()
+        assert status is not None
+        assert (status.errors, status.rounds) == (1, 0)
+        assert "the disk is full" in (status.last_error or "")
+
+
+def test_the_status_is_kept_in_namespaces_encrypted_stores_and_mirrors(tmp_path: Path) -> None:
+    key = b"k" * 32
+    openers = {
+        "namespace": lambda: backtrail.open(tmp_path / "n.db", namespace="acme"),
+        "encrypted": lambda: backtrail.open(tmp_path / "e.db", key=key),
+        "mirror": lambda: backtrail.open(tmp_path / "a.db", replica=tmp_path / "b.db"),
+    }
+    for name, open_one in openers.items():
+        with open_one() as store:
+            fill(store)
+            with store.janitor(every=3600, retention=POLICY) as janitor:
+                until(lambda janitor=janitor: janitor.status.rounds == 1)
+            assert store.stats()["threads"] == 1, name
+        with open_one() as store:
+            status = store.janitor_status()
+            assert status is not None, name
+            assert (status.running, status.rounds) == (False, 1)
+            assert [info.id for info in store.threads()] == ["t"]
+            assert not store.verify().problems
+    with backtrail.open(tmp_path / "n.db") as other:
+        assert other.janitor_status() is None, "a namespace is a store of its own"

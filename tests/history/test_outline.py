@@ -73,6 +73,17 @@ def test_forks_name_the_last_checkpoint_in_common(store: Any) -> None:
         store.thread("nobody").forks()
 
 
+def test_pages_of_a_wide_dict_are_its_slices(store: Any) -> None:
+    thread = store.thread("wide")
+    wide = {f"key {i}": {"n": i} if i % 3 else "é" * i for i in range(2_000)}
+    thread.save({"notes": wide})
+    whole = thread.outline(["notes"]).parts
+    assert [part.name for part in whole] == list(wide)
+    for start, stop in ((0, 100), (0, 0), (37, 38), (1_990, 3_000), (2_000, 2_100), (5, None), (700, 1_400)):
+        page = thread.outline(["notes"], start=start, stop=stop)
+        assert (page.count, page.parts) == (2_000, whole[start:stop])
+
+
 def test_a_difference_in_a_wide_state_is_found_on_whichever_page_it_is(store: Any) -> None:
     wide = {f"key {i}": "x" * 200 for i in range(1000)}
     thread = store.thread("t")

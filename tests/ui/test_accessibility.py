@@ -23,15 +23,33 @@ PLACES = {
     "changes": f"{T}&view=changes&base=1",
     "comparison": f"{T}&view=compare&with=api%2Frate-limiter-redis",
     "find": f"{T}&find=bucket",
+    "filter": f"{T}&role=tool",
+    "run": "thread=runs%2Fpay",
     "search": "search=text:bucket",
     "health": "page=health",
 }
+
+
+SCHEMA = {
+    "type": "object",
+    "properties": {"amount": {"type": "integer"}, "how": {"enum": ["card", "cash"]}, "note": {"type": "string"}},
+    "required": ["amount"],
+}
+
+
+def _pay(run: backtrail.Run) -> object:
+    run.step("look up", lambda: {"sum": 42})
+    if not run.ask("pay?", "Pay 42?", {"type": "boolean"}, about={"sum": 42}):
+        return None
+    return run.ask("how?", "How much, and how?", SCHEMA)
 
 
 @pytest.fixture(scope="module")
 def agents() -> Iterator[Inspector]:
     with backtrail.open("memory:") as store:
         build_agent_store(store)
+        with pytest.raises(backtrail.Suspended), store.run("runs/pay", task="pay the bill") as run:
+            _pay(run)
         with inspector(store) as running:
             yield running
 
@@ -62,11 +80,40 @@ def test_axe_finds_nothing(browser: Any, agents: Inspector, place: str, scheme: 
     assert not problems
 
 
-@pytest.mark.parametrize("key", ["l", "f", "u", "c", "p", "e", "?"])
-def test_axe_finds_nothing_in_a_dialog(browser: Any, agents: Inspector, key: str) -> None:
-    page = _open(browser, agents, T)
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("place", PLACES)
+def test_axe_finds_nothing_on_a_phone(browser: Any, agents: Inspector, place: str, scheme: str) -> None:
+    size = {"width": 360, "height": 740}
+    page = _open(browser, agents, PLACES[place], color_scheme=scheme, viewport=size, has_touch=True, is_mobile=True)
+    problems = []
+    for pane in ("threads", "history", "detail"):
+        page.evaluate("(pane) => { document.body.dataset.pane = pane; }", pane)
+        problems += _problems(page)
+    page.context.close()
+    assert not problems
+
+
+@pytest.mark.parametrize(("width", "scheme"), [(1600, "light"), (360, "dark")])
+@pytest.mark.parametrize("key", ["l", "f", "r", "u", "c", "p", "e", "?"])
+def test_axe_finds_nothing_in_a_dialog(browser: Any, agents: Inspector, key: str, width: int, scheme: str) -> None:
+    at = f"{T}&at=1" if key == "r" else T
+    page = _open(browser, agents, at, color_scheme=scheme, viewport={"width": width, "height": 800})
+    if key == "r":
+        expect(page.locator("#facts .step")).to_have_text("Step 1")
     page.keyboard.press(key)
     expect(page.get_by_role("dialog")).to_be_visible()
+    problems = _problems(page)
+    box = page.get_by_role("dialog").bounding_box()
+    assert box["x"] >= 0
+    assert box["x"] + box["width"] <= width
+    page.context.close()
+    assert not problems
+
+
+@pytest.mark.parametrize("place", PLACES)
+def test_axe_finds_nothing_at_200_percent(browser: Any, agents: Inspector, place: str) -> None:
+    size = {"width": 640, "height": 400}  # of a window of 1280 x 800
+    page = _open(browser, agents, PLACES[place], viewport=size, device_scale_factor=2)
     problems = _problems(page)
     page.context.close()
     assert not problems
@@ -108,3 +155,44 @@ def test_with_the_keyboard_alone_a_thread_is_found_read_and_left(browser: Any, a
     page.keyboard.press("Enter")
     expect(page.locator(".message.landed")).to_contain_text("keep it in memory")
     page.context.close()
+
+
+def test_with_the_keyboard_alone_the_questions_of_a_run_are_answered(browser: Any) -> None:
+    with backtrail.open("memory:") as store:
+        with pytest.raises(backtrail.Suspended), store.run("pay", task="pay the bill") as run:
+            _pay(run)
+        with inspector(store) as served:
+            page = _open(browser, served, "thread=pay")
+            expect(page.locator(".question")).to_contain_text("Pay 42?")
+            _tab_to(page, "Your name")
+            page.keyboard.type("ada")
+            _tab_to(page, "Yes")
+            page.keyboard.press("Enter")
+            expect(page.locator(".run-status")).to_have_text("ready")
+            with pytest.raises(backtrail.Suspended), store.run("pay") as run:
+                _pay(run)
+            expect(page.locator(".question")).to_contain_text("How much, and how?")
+            _tab_to(page, "amount")
+            page.keyboard.type("7")
+            _tab_to(page, "how")
+            page.keyboard.press("ArrowDown")
+            page.keyboard.press("Tab")
+            page.keyboard.type("thanks")
+            page.keyboard.press("Enter")
+            expect(page.locator(".run-status")).to_have_text("ready")
+            page.context.close()
+        with store.run("pay") as run:
+            assert _pay(run) == {"amount": 7, "how": "cash", "note": "thanks"}
+
+
+def _tab_to(page: Any, name: str) -> None:
+    """Press Tab until what has this name is focused."""
+    for _ in range(60):
+        page.keyboard.press("Tab")
+        focused = page.evaluate(
+            """() => { const node = document.activeElement;
+              return (node.labels?.[0]?.textContent ?? node.textContent ?? '').trim(); }"""
+        )
+        if focused.startswith(name):
+            return
+    raise AssertionError(f"the keyboard does not reach {name}")

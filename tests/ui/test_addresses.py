@@ -72,6 +72,19 @@ def test_a_link_to_a_message_lands_on_it(served: Inspector, open_page: Open) -> 
     expect(page.locator(".message.landed")).to_be_in_viewport()
 
 
+def test_on_a_phone_a_link_to_a_message_shows_it_and_one_to_a_thread_its_history(
+    served: Inspector, open_page: Open
+) -> None:
+    page = open_page(served, width=360)
+    expect(page.locator(".thread")).to_have_count(2)
+    second = page.context.new_page()
+    second.goto(f"{served.url}/#thread=team/talk&message=1")
+    expect(second.locator(".message.landed")).to_be_in_viewport()
+    third = page.context.new_page()
+    third.goto(f"{served.url}/#thread=team/talk")
+    expect(third.locator(".row").first).to_be_visible()
+
+
 def test_a_search_has_an_address(served: Inspector, open_page: Open) -> None:
     page = open_page(served)
     expect(page.locator(".thread")).to_have_count(2)

@@ -54,7 +54,7 @@ def test_a_second_tab_of_the_page_has_access(served: Inspector, open_page: Open)
 
 def test_without_the_token_the_page_says_what_to_do(served: Inspector, open_page: Open) -> None:
     page = open_page(served, link=False)
-    expect(page.locator("#empty-text")).to_contain_text("backtrail ui")
+    expect(page.locator("#banner")).to_contain_text("backtrail ui")
     expect(page.locator(".thread")).to_have_count(0)
 
 

@@ -28,6 +28,8 @@ def test_a_question_is_answered_with_the_buttons_of_its_schema(open_page: Open) 
             expect(page.locator(".run-status")).to_have_text("waiting")
             expect(page.locator(".timeline li")).to_have_count(1)
             expect(page.locator(".timeline")).to_contain_text("look <b>up</b>")
+            expect(page.locator(".row", has_text="step look <b>up</b>")).to_have_count(1)
+            expect(page.get_by_role("tab", name="Conversation")).to_have_count(0)  # it has none
             expect(page.locator(".question")).to_contain_text("Pay <b>42</b>?")
             page.get_by_label("Your name").fill("ada")
             page.locator(".question").get_by_role("button", name="Yes").click()

@@ -24,6 +24,7 @@ from backtrail.encode.row_format import (
     Piece,
     Slot,
     Tree,
+    count_on_page,
     unpack_page,
 )
 from backtrail.encode.tree_walks import RowRanges, SlotRun, Unread, WideDict, runs_of, unread_trees
@@ -117,6 +118,10 @@ class Assembler:
         if self._values.meter is not None:
             self._values.meter.decode(data)
         return unpack_page(data, page.branch, describe_row(page.branch, page.step))
+
+    def count_on(self, page: Page) -> int:
+        """The number of children on a page whose row was added; they are not unpacked."""
+        return count_on_page(self.slot(page), describe_row(page.branch, page.step))
 
     def fill(self, unread: Unread) -> Iterator[Unread]:
         """Put the children of a tree in their place, from its pages, whose rows were added; the trees below it that are

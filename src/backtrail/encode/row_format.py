@@ -260,13 +260,26 @@ def unpack_page(data: bytes, here: bytes, where: str) -> dict[str, Node]:
         if _MARK_BYTES in data:
             packed = _restore_keys(packed)
         return {
-            key: Slot(branches[node.branch], node.step, node.index, node.size, node.check)
-            if type(node) is _Slot  # as most nodes of a wide dict are
+            key: node
+            if isinstance(node, Inline | Blob)  # as most nodes of a wide dict are, or slots
+            else Slot(branches[node.branch], node.step, node.index, node.size, node.check)
+            if type(node) is _Slot
             else _unpack(node, branches, 0)
             for key, node in packed.items()
         }
     except (ValueError, IndexError, RecursionError) as error:
         raise _misfit(data, where, "page", error) from error
+
+
+def count_on_page(data: bytes, where: str) -> int:
+    """How many children `pack_page` packed, from the head of the map that begins a page, or `Corrupt`."""
+    kind = data[1] if len(data) > 1 and data[0] == 0x92 else 0
+    if 0x80 <= kind <= 0x8F:
+        return kind & 0x0F
+    width = {0xDE: 2, 0xDF: 4}.get(kind)
+    if width is None or len(data) < 2 + width:
+        raise Corrupt(where, "a page of it has no children")
+    return int.from_bytes(data[2 : 2 + width])
 
 
 _MARK = "\U0010ffff"

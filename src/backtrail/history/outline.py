@@ -85,10 +85,9 @@ async def _node(reader: StateReader, node: Node | Hole, start: int, stop: int | 
     if isinstance(node, Hole):
         return Outline("value", 0, None, 0, (), value=node)
     if isinstance(node, Tree):
-        children = await reader.children(node)
-        names = list(children)[start:stop]
-        parts = tuple([await _part(reader, name, children[name]) for name in names])
-        return Outline("dict", node.size, len(children), start, parts, type=node.type)
+        count, children = await reader.some_children(node, start, stop)
+        parts = tuple([await _part(reader, name, child) for name, child in children.items()])
+        return Outline("dict", node.size, count, start, parts, type=node.type)
     if isinstance(node, ListNode):
         end = node.count if stop is None else min(stop, node.count)
         items = await reader.items(node, start, end) if start < end else []

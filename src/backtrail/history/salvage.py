@@ -8,6 +8,7 @@ apart. The sections of a stream are numbered, so the rows around a damaged one t
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Container
+from itertools import islice
 from typing import Any
 
 from backtrail.encode.frame import describe_row
@@ -43,6 +44,10 @@ class SalvageReader(StateReader):
             children: dict[str, Any] = await self.children(node)
             fields = {key: await self.value(child, depth + 1) for key, child in children.items()}
             return fields if node.type is None else Unregistered(node.type, fields)
+
+    async def some_children(self, tree: Tree, start: int, stop: int | None) -> tuple[int, dict[str, Any]]:
+        found = await self.children(tree)
+        return len(found), dict(islice(found.items(), start, stop))
 
     async def children(self, tree: Tree, without: Container[Page] = ()) -> dict[str, Any]:
         """The children of a tree. A hole named after its page stands for all children on a damaged page."""

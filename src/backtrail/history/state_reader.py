@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Awaitable, Callable, Container, Iterable, Sequence
+from itertools import islice
 from typing import Any, TypeVar
 
 from backtrail.encode.assemble import Assembler, FetchedRows
@@ -75,12 +76,31 @@ class StateReader:
         if tree.children is not None:
             return tree.children
         pages = [page for page in tree.pages if page not in without]
+        await self._fetch_pages(pages)
+        return {key: node for page in pages for key, node in self.assembler.page(page).items()}
+
+    async def some_children(self, tree: Tree, start: int, stop: int | None) -> tuple[int, dict[str, Node]]:
+        """The number of children of a tree, and those from `start` up to `stop`. Only the pages that have these are
+        unpacked: a wide dict is shown page by page."""
+        if tree.children is not None:
+            return len(tree.children), dict(islice(tree.children.items(), start, stop))
+        await self._fetch_pages(tree.pages)
+        count = 0
+        found: dict[str, Node] = {}
+        for page in tree.pages:
+            here = self.assembler.count_on(page)
+            if start < count + here and (stop is None or count < stop):
+                last = None if stop is None else stop - count
+                found.update(islice(self.assembler.page(page).items(), max(0, start - count), last))
+            count += here
+        return count, found
+
+    async def _fetch_pages(self, pages: Sequence[Page]) -> None:
         for page in pages:
             self._pages_read[page] = times = self._pages_read.get(page, 0) + 1
             if times > _TIMES:
                 raise Corrupt(describe_row(page.branch, page.step), _TWICE)
         await self.fetch((page.branch, page.step, page.step) for page in pages)
-        return {key: node for page in pages for key, node in self.assembler.page(page).items()}
 
     async def with_pages(self, tree: Tree) -> Tree:
         """The tree with the children from all of its pages, at any depth."""

@@ -15,17 +15,22 @@ from backtrail.render.jsonable import short_text
 from backtrail.render.message_parser import ParsedMessage, is_message, parse_message
 
 _PREVIEW_WIDTH = 160
+_RUN_STEP = {"kind", "name", "args", "at"}  # fields of a step of a durable run, which is no message
 _LOOKED_AT = 20  # messages that one step added, from the newest on
 
 
 class ChangeSummary(msgspec.Struct, frozen=True):
     """`text`: the change in a few words; `preview`: the start of the newest message; `role`: its role; `failed`: one of
-    the newest messages is the result of a tool that failed."""
+    the newest messages is the result of a tool that failed. `roles` and `tools`: of all of the newest messages;
+    `unnamed`: the ids of those calls whose results do not name their tool."""
 
     text: str
     preview: str = ""
     role: str = ""
     failed: bool = False
+    roles: tuple[str, ...] = ()
+    tools: tuple[str, ...] = ()
+    unnamed: tuple[str, ...] = ()
 
 
 def summarize(thread: Thread[Any], checkpoint: Checkpoint, outlines: dict[str, Outline] | None = None) -> ChangeSummary:
@@ -52,17 +57,17 @@ def _compare(thread: Thread[Any], checkpoint: Checkpoint, outlines: dict[str, Ou
         before = None  # the parent is damaged, or was pruned meanwhile: everything counts as new
     old = {part.name: part for part in before.parts} if before is not None else {}
     changes: list[str] = []
-    preview, role, failed = "", "", False
+    newest = ChangeSummary("")
     for part in now.parts:
         was = old.pop(part.name, None)
         if _same(part, was):
             continue
         changes.append(_describe(part, was))
         first = was.count or 0 if was is not None and was.kind == "list" else 0
-        if part.kind == "list" and not preview and (part.count or 0) > first:
-            preview, role, failed = _last_items(thread, checkpoint, part, first)
+        if part.kind == "list" and not newest.preview and (part.count or 0) > first:
+            newest = _last_items(thread, checkpoint, part, first)
     changes += [f"−{name}" for name in old]
-    return ChangeSummary(", ".join(changes[:4]) + (", …" if len(changes) > 4 else ""), preview, role, failed)
+    return msgspec.structs.replace(newest, text=", ".join(changes[:4]) + (", …" if len(changes) > 4 else ""))
 
 
 def _outline(thread: Thread[Any], id: str, at: Checkpoint | str, outlines: dict[str, Outline]) -> Outline:
@@ -94,19 +99,37 @@ def _describe(part: Part, was: Part | None) -> str:
     return f"~{part.name}"
 
 
-def _last_items(thread: Thread[Any], checkpoint: Checkpoint, part: Part, first: int) -> tuple[str, str, bool]:
-    """The newest message that was added, its role, and if one of the newest is a tool that failed."""
+def _last_items(thread: Thread[Any], checkpoint: Checkpoint, part: Part, first: int) -> ChangeSummary:
+    """The newest messages that were added, without what else changed."""
     count = part.count or 0
     start = max(first, count - _LOOKED_AT)
     found: Outline = thread.outline([part.name], at=checkpoint, start=start, stop=count, salvage=True)
     if not found.parts or not is_message(found.parts[-1].value):
-        return "", "", False
+        return ChangeSummary("")
+    newest = found.parts[-1].value
+    if isinstance(newest, dict) and part.name == "steps" and newest.keys() >= _RUN_STEP:
+        return ChangeSummary(
+            "", short_text(f"{newest['kind']} {newest['name']}", _PREVIEW_WIDTH), "", "error" in newest
+        )
     messages = [parse_message(one.value) for one in found.parts]
     shown = next((message for message in reversed(messages) if not message.bookkeeping), messages[-1])
-    failed = any(result.failed for message in messages for result in message.results)
-    # Anthropic and Google give the results of tools the role of the user, who did not write them.
-    role = "tool" if shown.role == "user" and shown.results and not shown.text else shown.role
-    return message_preview(shown), role, failed
+    results = [result for message in messages for result in message.results]
+    called = {call.id: call.name for message in messages for call in message.calls}
+    return ChangeSummary(
+        "",
+        message_preview(shown),
+        role_shown(shown),
+        any(result.failed for result in results),
+        tuple(dict.fromkeys(role_shown(message) for message in messages if not message.bookkeeping)),
+        tuple(dict.fromkeys([*called.values(), *(result.name for result in results if result.name)])),
+        tuple(result.id for result in results if not result.name and result.id not in called),
+    )
+
+
+def role_shown(message: ParsedMessage) -> str:
+    """The role of a message. Anthropic and Google give the results of tools the role of the user, who did not write
+    them."""
+    return "tool" if message.role == "user" and message.results and not message.text else message.role
 
 
 def message_preview(message: ParsedMessage) -> str:

@@ -17,6 +17,7 @@ import msgspec
 
 from backtrail import message_shapes, transcript_lines
 from backtrail.render.agent_turns import Tokens
+from backtrail.render.change_summary import role_shown
 from backtrail.render.jsonable import short_text
 from backtrail.render.message_facts import facts_of
 from backtrail.render.message_parser import parse_message
@@ -47,6 +48,7 @@ class ConversationTurn(msgspec.Struct, frozen=True):
     model: str | None
     started_at: datetime | None
     duration: float | None
+    roles: tuple[str, ...] = ()
 
 
 def turns_of(messages: Sequence[Any]) -> list[ConversationTurn]:
@@ -88,6 +90,7 @@ def _turn(messages: Sequence[Any], start: int, stop: int) -> ConversationTurn:
         next((fact.model for fact in reversed(facts) if fact.model), None),
         times[0] if times else None,
         max(0.0, (max(times) - min(times)).total_seconds()) if len(times) > 1 else None,
+        tuple(dict.fromkeys(role_shown(message) for message in parsed if not message.bookkeeping)),
     )
 
 

@@ -57,6 +57,14 @@ class Graph:
         rows = (row for row, checkpoint in enumerate(reversed(self._oldest_first)) if checkpoint.id == id)
         return next(rows, None)
 
+    def between(self, first: int, last: int) -> list[Checkpoint]:
+        """Checkpoints by their places, counted from the oldest: from `last`, which is not included, down to `first`."""
+        return self._oldest_first[first:last][::-1]
+
+    def on_trail(self, id: str) -> bool:
+        """True if this is the head or an ancestor of it."""
+        return id in self._trail
+
     def trail(self) -> Iterator[Checkpoint]:
         """The head's ancestors and the head, oldest first."""
         return (checkpoint for checkpoint in self._oldest_first if checkpoint.id in self._trail)

@@ -18,6 +18,7 @@ from backtrail.async_runner import AsyncRunner, AwaitableList
 from backtrail.errors import BacktrailError, InvalidInput, Suspended, Unavailable
 from backtrail.history.thread_lock import POLL
 from backtrail.history.validation import check_seconds
+from backtrail.html_table import html_table
 from backtrail.model import At, Checkpoint
 from backtrail.run import forking, questions, steps
 from backtrail.run.commands import Call, Commands, Pause, Write, current_step, enter_run, leave_run
@@ -361,6 +362,16 @@ class AsyncRun(Attributes, AsyncThreadView):
             await self._settled(self._runner(self._core.release()))
         if error is not None and not isinstance(error, Suspended) and is_suspension(error):
             raise self._core.suspended() from None  # of a group of tasks; the caller need not know of it
+
+    def _repr_html_(self) -> str:
+        """For notebooks: what is known of it without reading."""
+        rows = [
+            ("status", self.status),
+            ("iteration", self.iteration),
+            ("tokens", f"{self.input_tokens} read, {self.output_tokens} written"),
+            ("its steps", "await run.steps()"),
+        ]
+        return html_table(f"run {self.id}", rows)
 
     def __repr__(self) -> str:
         return f"<backtrail.AsyncRun {self.id!r} {self.status}, iteration {self.iteration}>"

@@ -16,6 +16,7 @@ from backtrail.server import requests, responses
 from backtrail.server.conversation import message_json
 from backtrail.server.file_changes import file_changes_json
 from backtrail.server.history_cache import HistoryCache
+from backtrail.server.page_script import shared_page_script
 
 _SHOWN_VALUE = 2_000
 _SHOWN_TEXT = 20_000
@@ -81,12 +82,12 @@ def html_page(store: Store, histories: HistoryCache, request: requests.ExportReq
     left = _Side(store, histories, request.thread, request.at)
     if request.other is None:
         note = f"Step {left.checkpoint.step}, saved {left.checkpoint.created_at:%Y-%m-%d %H:%M} UTC."
-        return conversation_page(request.thread, note, left.messages, leave_out)
+        return conversation_page(request.thread, note, left.messages, leave_out, shared_page_script())
     right = _Side(store, histories, request.other, request.other_at)
     same = _same(left, right)
     sides = [(f"{s.handle.id} step {s.checkpoint.step}", s.messages[same:], s.first + same) for s in (left, right)]
     title, note = f"{request.thread} and {request.other}", f"The first {same} messages are the same, and not shown."
-    return comparison_page(title, note, sides, leave_out)
+    return comparison_page(title, note, sides, leave_out, shared_page_script())
 
 
 def _same(left: _Side, right: _Side) -> int:

@@ -6,9 +6,11 @@ outlines tell. Checkpoints never change, so the counts and the turns are cached.
 
 from __future__ import annotations
 
+import re
 import threading
 from bisect import bisect_right
 from collections.abc import Sequence
+from itertools import groupby
 from typing import Any
 
 import msgspec
@@ -21,13 +23,18 @@ from backtrail.render.jsonable import truncate
 from backtrail.render.message_facts import facts_of
 from backtrail.render.message_images import Image
 from backtrail.render.message_parser import conversation_key, first_number, is_message, parse_message
-from backtrail.server import requests, responses
+from backtrail.render.step_filter import StepFilter
+from backtrail.server import conversation_responses as responses
+from backtrail.server import requests
 from backtrail.server.history_cache import HistoryCache
+from backtrail.server.step_list import step_filter
 
 SHOWN_TEXT = 20_000  # characters of a text that are sent, unless `whole` was requested
 _CACHED_COUNTS = 200_000
 _CACHED_TURNS = 8  # conversations
 _TOOLS = 12  # of a turn
+_ITEM = re.compile(r"\[(\d+)\]")  # in the path of a change, after the key
+_MARKED_RUNS = 1_000  # steps with a label or a tag that a filter of turns looks at, from the newest on
 
 
 class Conversations:
@@ -38,7 +45,8 @@ class Conversations:
         self._histories = histories
         self._lock = threading.Lock()  # around the caches: requests run in several threads
         self._counts: LRU[tuple[str, str], int] = LRU(_CACHED_COUNTS)
-        self._turns: LRU[str, list[ConversationTurn]] = LRU(_CACHED_TURNS)
+        self._turns: LRU[str, list[ConversationTurn]] = LRU(_CACHED_TURNS)  # by checkpoint
+        self._newest_turns: LRU[str, str] = LRU(_CACHED_TURNS)  # thread -> the checkpoint whose turns were read last
 
     def messages(self, request: requests.MessagesRequest, checkpoint: Checkpoint) -> responses.MessagesResponse:
         """A page of the conversation at a checkpoint."""
@@ -84,29 +92,82 @@ class Conversations:
         handle = self._store.thread(request.thread)
         outline = handle.outline(at=checkpoint, salvage=True)
         key = self.key(handle, checkpoint, outline)
-        found = self._all_turns(handle, checkpoint, key) if key is not None else []
+        found = self._filtered(handle, checkpoint, key, step_filter(request)) if key is not None else []
         newest = found[::-1][request.start : request.start + request.limit]
-        borders = [index for turn in newest for index in (turn.start, turn.stop - 1)]
+        borders = [index for _, turn in newest for index in (turn.start, turn.stop - 1)]
         steps = self._steps(handle, checkpoint, key, borders) if key is not None else []
         shown: list[responses.ConversationTurnJson] = []
-        for place, turn in enumerate(newest):
+        for place, (number, turn) in enumerate(newest):
             one = msgspec.to_builtins(turn)
             one["tools"], one["more_tools"] = one["tools"][:_TOOLS], max(0, len(one["tools"]) - _TOOLS)
-            number = len(found) - request.start - place
             first, last = steps[2 * place], steps[2 * place + 1]
             if one["duration"] is None and first is not None and last is not None:
                 one["duration"] = _seconds(first, last)
             shown.append(one | {"number": number, "first": first, "last": last})
-        return {"total": len(found), "start": request.start, "turns": shown, "totals": _totals(found)}
+        totals = _totals([turn for _, turn in found])
+        return {"total": len(found), "start": request.start, "turns": shown, "totals": totals}
+
+    def _filtered(
+        self, handle: Thread[Any], checkpoint: Checkpoint, key: str, wanted: StepFilter
+    ) -> list[tuple[int, ConversationTurn]]:
+        """The turns that a filter keeps, with their numbers from 1 on, oldest first."""
+        ranges = self._marked(handle, checkpoint, key, wanted) if wanted.marks else [range(10**9)]
+        return [
+            (number, turn)
+            for number, turn in enumerate(self._all_turns(handle, checkpoint, key), 1)
+            if wanted.fits_turn(turn) and any(one.start < turn.stop and turn.start < one.stop for one in ranges)
+        ]
+
+    def _marked(self, handle: Thread[Any], checkpoint: Checkpoint, key: str, wanted: StepFilter) -> list[range]:
+        """The messages that were added by steps whose label, tags and time fit. Steps in a row are one range, so that
+        few counts are needed for many steps."""
+        with self._histories.read(handle.id) as history:
+            path = list(ancestry(history.graph.checkpoints(), checkpoint.id))[::-1]
+        runs = groupby(range(len(path)), key=lambda place: wanted.marked(path[place]))
+        places = [list(run) for fits, run in runs if fits][-_MARKED_RUNS:]
+        return [
+            range(
+                self._count_at(handle, path[run[0] - 1], key) if run[0] else 0,
+                self._count_at(handle, path[run[-1]], key),
+            )
+            for run in places
+        ]
 
     def _all_turns(self, handle: Thread[Any], checkpoint: Checkpoint, key: str) -> list[ConversationTurn]:
         with self._lock:
             found = self._turns.get(checkpoint.id)
+            before = self._newest_turns.get(handle.id)
         if found is None:
-            found = turns_of([part.value for part in handle.outline([key], at=checkpoint, salvage=True).parts])
+            found = self._extended(handle, before, checkpoint, key) if before is not None else None
+            if found is None:
+                found = turns_of([part.value for part in handle.outline([key], at=checkpoint, salvage=True).parts])
             with self._lock:
                 self._turns.put(checkpoint.id, found)
+                self._newest_turns.put(handle.id, checkpoint.id)
         return found
+
+    def _extended(self, handle: Thread[Any], before: str, now: Checkpoint, key: str) -> list[ConversationTurn] | None:
+        """The turns at a checkpoint from those at another, of which only the last is read again; None if an earlier
+        message changed. A live agent adds to the last turn, or begins the next."""
+        with self._lock:
+            known = self._turns.get(before)
+        if not known:
+            return None
+        *whole, last = known
+        try:
+            changes = handle.diff(before, now).changes
+        except BacktrailError:
+            return None  # damaged, or pruned meanwhile
+        for change in changes:
+            if change.path == key or change.path.startswith((f"{key}[", f"{key}.")):
+                index = _ITEM.match(change.path, len(key))
+                if index is None or int(index[1]) < last.start:
+                    return None
+        read = turns_of([part.value for part in handle.outline([key], at=now, start=last.start, salvage=True).parts])
+        moved = [
+            msgspec.structs.replace(turn, start=turn.start + last.start, stop=turn.stop + last.start) for turn in read
+        ]
+        return [*whole, *moved]
 
     def _steps(
         self, handle: Thread[Any], checkpoint: Checkpoint, key: str, indexes: Sequence[int]

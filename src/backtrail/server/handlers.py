@@ -1,12 +1,11 @@
 """The operations of the API: one method each, over the public API of a store.
 
-Methods block; the application calls them in threads. Checkpoints never change, so the change summary of each is cached,
-and so is the history of the threads that were looked at last (`server/history_cache.py`).
+Methods block; the application calls them in threads. What takes more than a call or two has a file of its own: the
+list of threads, the list of steps, conversations, turns, comparisons, runs, health.
 """
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
@@ -16,27 +15,26 @@ from backtrail import (
     Checkpoint,
     InvalidInput,
     NoDirectory,
-    Outline,
     Store,
     Thread,
     ThreadInfo,
     ThreadNotFound,
 )
-from backtrail.lru import LRU
-from backtrail.render.change_summary import ChangeSummary, summarize
 from backtrail.render.checkpoint_export import MEDIA_TYPES, export_checkpoint
-from backtrail.render.graph import GraphRow, ancestry
+from backtrail.render.graph import ancestry
 from backtrail.render.head_moves import left_behind, redo, undo
 from backtrail.render.json_records import CheckpointJson, change_json, checkpoint_json, fork_json, thread_json
 from backtrail.render.jsonable import from_json, to_json, truncate
 from backtrail.render.message_images import Image
 from backtrail.server import comparing, finding, requests, responses
 from backtrail.server.conversation import Conversations
+from backtrail.server.conversation_responses import ConversationResponse, MessagesResponse
 from backtrail.server.file_changes import file_changes_json, restore_json
 from backtrail.server.health import Health
 from backtrail.server.history_cache import HistoryCache
 from backtrail.server.runs import Runs
-from backtrail.server.state_levels import StateLevels, parse_path, replaced, value_at
+from backtrail.server.state_levels import level, parse_path, replaced, value_at
+from backtrail.server.step_list import StepList
 from backtrail.server.thread_listing import ThreadListing
 from backtrail.server.turn_reader import TurnReader
 
@@ -44,7 +42,6 @@ if TYPE_CHECKING:
     from backtrail.workspace import Changes, Workspace
 
 _SHOWN_VALUE = 2_000
-_CACHED_SUMMARIES = 20_000
 _SHOWN_ENTRIES = 2_000  # of a folder
 _FORKS = 100  # related threads that are sent, besides those that a thread was forked from
 _FORKS_COUNTED = 1000  # of which it is told how many more there are
@@ -57,13 +54,11 @@ class Handlers:
         self.store = store
         self.name = name
         self.read_only = read_only
-        self._lock = threading.Lock()  # around the caches: requests run in several threads
         self._histories = HistoryCache(store, self.thread_info)
         self._listing = ThreadListing(store)
         self.health = Health(store)
         self._conversations = Conversations(store, self._histories)
-        self._summaries: LRU[tuple[str, str | None], ChangeSummary] = LRU(_CACHED_SUMMARIES)
-        self._states = StateLevels()
+        self._steps = StepList(store, self._histories)
         self._runs = Runs(store)
         self._turn_reader = TurnReader(store, self._histories)
 
@@ -117,50 +112,16 @@ class Handlers:
 
     def history(self, request: requests.HistoryRequest) -> responses.HistoryResponse:
         """A page of the history as rows of a graph, newest first."""
-        handle = self._handle(request.thread)
-        with self._histories.read(request.thread, request.trail) as history:
-            info, graph, layout = history.info, history.graph, history.layout
-            index = graph.index(handle.get(request.at, salvage=True).id) if request.at is not None else None
-            start = request.start if index is None else max(0, index - request.limit // 2)
-            total, lanes, rows = len(graph), graph.lanes, graph.page(start, start + request.limit)
-        outlines: dict[str, Outline] = {}
-        return {
-            "thread": thread_json(info),
-            "layout": layout,
-            "index": index,
-            "total": total,
-            "start": start,
-            "lanes": lanes,
-            "rows": [self._row(handle, row, outlines) for row in rows],
-        }
+        return self._steps.page(request)
+
+    def steps(self, request: requests.StepsRequest) -> responses.StepsResponse:
+        """The steps that a filter keeps, newest first. One request looks at some of them only: `below` is where the
+        next goes on."""
+        return self._steps.filtered(request)
 
     def sizes(self, request: requests.ThreadRequest) -> responses.SizesResponse:
         """For a chart of the path to the head: the bytes that each step wrote, and the size of the state."""
-        with self._histories.read(request.thread) as history:
-            chart = history.chart
-            return {"steps": chart.steps, "written": chart.written, "size": chart.size, "points": chart.points()}
-
-    def _row(self, handle: Thread[Any], row: GraphRow, outlines: dict[str, Outline]) -> responses.HistoryRowJson:
-        checkpoint = row.checkpoint
-        key = (checkpoint.id, checkpoint.parent_id)  # when a checkpoint is deleted, the next one gets another parent
-        with self._lock:
-            change = self._summaries.get(key)
-        if change is None:
-            change = summarize(handle, checkpoint, outlines)
-            with self._lock:
-                self._summaries.put(key, change)
-        return {
-            **checkpoint_json(checkpoint),
-            "lane": row.lane,
-            "joins": list(row.joins),
-            "through": list(row.through),
-            "open": row.open,
-            "on_trail": row.on_trail,
-            "added": change.text,
-            "preview": change.preview,
-            "role": change.role,
-            "failed": change.failed,
-        }
+        return self._steps.sizes(request)
 
     # -- one checkpoint -----------------------------------------------------------------------------------------------
 
@@ -168,11 +129,11 @@ class Handlers:
         """One checkpoint."""
         return checkpoint_json(self._at(request))
 
-    def messages(self, request: requests.MessagesRequest) -> responses.MessagesResponse:
+    def messages(self, request: requests.MessagesRequest) -> MessagesResponse:
         """A page of the conversation at a checkpoint. `key` is null if the state has none."""
         return self._conversations.messages(request, self._at(request))
 
-    def conversation(self, request: requests.ConversationRequest) -> responses.ConversationResponse:
+    def conversation(self, request: requests.ConversationRequest) -> ConversationResponse:
         """A page of the conversation as turns, newest first, and the sums of all turns."""
         return self._conversations.turns(request, self._at(request))
 
@@ -183,7 +144,7 @@ class Handlers:
     def state(self, request: requests.StateRequest) -> responses.StateResponse:
         """One level of the state at a checkpoint. An entry that is not `known` is too large to be included: request its
         own path."""
-        return self._states.level(self._handle(request.thread), self._at(request), request)
+        return level(self._handle(request.thread), self._at(request), request)
 
     def diff(self, request: requests.DiffRequest) -> responses.DiffResponse:
         """The changes between two checkpoints; `total` may be more than are listed."""
@@ -378,7 +339,7 @@ class Handlers:
         first = self.store.threads(thread, limit=1)  # of those that start with this name, it is the first
         return first[0] if first and first[0].id == thread else None
 
-    def _at(self, request: requests.CheckpointRequest) -> Checkpoint:
+    def _at(self, request: requests.CheckpointRequest | requests.ConversationRequest) -> Checkpoint:
         return self._handle(request.thread).get(request.at, salvage=True)
 
 

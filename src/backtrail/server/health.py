@@ -1,5 +1,5 @@
-"""Figures for whoever runs the store: what it holds, how it grew, its mirror, and the last errors, as JSON for the page
-and in the text format of Prometheus for a monitor."""
+"""Figures for whoever runs the store: what it holds, how it grew, its mirror, its janitor, and the last errors, as JSON
+for the page and in the text format of Prometheus for a monitor."""
 
 from __future__ import annotations
 
@@ -14,11 +14,13 @@ from typing import Any
 import msgspec
 
 from backtrail import BacktrailError, InvalidInput, Store, __version__
+from backtrail.render.json_records import time_json
 from backtrail.server import responses
 
 _KEPT_ERRORS = 50
 _KEPT_SIZES = 24 * 60
 _SIZE_SECONDS = 60.0  # between two figures of the growth
+_FREED = ("threads", "checkpoints", "rows", "blobs", "bytes")
 _PLAIN = re.compile(r"[^a-z0-9_]")
 
 
@@ -50,9 +52,11 @@ class Health:
         problem: str | None = None
         stats: dict[str, Any] = {}
         mirror: dict[str, Any] | None = None
+        janitor: responses.JanitorJson | None = None
         try:
             stats = self._store.stats(survey=survey)
             mirror = self._mirror()
+            janitor = self._janitor()
         except BacktrailError as error:
             problem = str(error)
         seconds = time.perf_counter() - began
@@ -68,6 +72,7 @@ class Health:
             "seconds": seconds,
             "stats": stats,
             "mirror": mirror,
+            "janitor": janitor,
             "growth": growth,
             "errors": list(self.errors.kept),
         }
@@ -78,6 +83,22 @@ class Health:
         except InvalidInput:
             return None  # a store without a mirror
         return found
+
+    def _janitor(self) -> responses.JanitorJson | None:
+        status = self._store.janitor_status()
+        if status is None:
+            return None
+        report = status.last_report
+        return {
+            "running": status.running,
+            "every": status.every,
+            "rounds": status.rounds,
+            "errors": status.errors,
+            "last_round": time_json(status.last_round),
+            "next_round": time_json(status.next_round),
+            "last_error": status.last_error,
+            "freed": {name: getattr(report, name) for name in _FREED} if report is not None else None,
+        }
 
     def metrics(self) -> str:
         """The same figures as Prometheus reads them."""
@@ -98,6 +119,15 @@ class Health:
         for name in ("records", "bytes"):
             if name in spool:
                 lines += _metric(f"mirror_spool_{name}", spool[name], f"{name} that wait in the spool.")
+        janitor = report["janitor"]
+        if janitor is not None:
+            lines += _metric("janitor_rounds", janitor["rounds"], "Rounds of the janitor since its start.")
+            lines += _metric("janitor_errors", janitor["errors"], "Rounds of the janitor that failed.")
+            if janitor["last_round"] is not None:
+                at = datetime.fromisoformat(janitor["last_round"]).timestamp()
+                lines += _metric("janitor_last_round_seconds", at, "When the janitor's last round ended, since 1970.")
+            for name, value in (janitor["freed"] or {}).items():
+                lines += _metric(f"janitor_freed_{name}", value, f"{name} that the janitor's last round freed.")
         lines += _metric("logged_errors", len(report["errors"]), "Warnings and errors since the start, 50 at most.")
         return "\n".join(lines) + "\n"
 

@@ -90,6 +90,27 @@ class HistoryRequest(ThreadRequest, frozen=True, kw_only=True):
     trail: bool = False
 
 
+class FilteredRequest(ThreadRequest, frozen=True, kw_only=True):
+    """What a step or a turn must have: a message of a role, a tool, a tool that failed; a label, a tag; some dates."""
+
+    role: str = ""
+    tool: str = ""
+    failed: bool = False
+    label: str = ""
+    tag: str = ""
+    since: str | None = None
+    until: str | None = None
+
+
+class StepsRequest(FilteredRequest, frozen=True, kw_only=True):
+    """The steps that a filter keeps, newest first. Steps are looked at from the place `below` down to `above`, counted
+    from the oldest; a request ends after some of them, and the next goes on."""
+
+    below: Count | None = None
+    above: Count = 0
+    limit: Limit = 60
+
+
 class TurnsRequest(ThreadRequest, frozen=True, kw_only=True):
     """A page of the turns of a coding agent's session, newest first. `start` counts from the newest."""
 
@@ -118,9 +139,10 @@ class MessagesRequest(CheckpointRequest, frozen=True, kw_only=True):
     whole: bool = False
 
 
-class ConversationRequest(CheckpointRequest, frozen=True, kw_only=True):
-    """A page of the turns of a conversation, newest first."""
+class ConversationRequest(FilteredRequest, frozen=True, kw_only=True):
+    """A page of the turns of a conversation, newest first: of those that a filter keeps. `at`: as in other requests."""
 
+    at: str = "@"
     start: Count = 0
     limit: Limit = 50
 

@@ -15,6 +15,7 @@ from backtrail.render.json_records import (
     ThreadJson,
 )
 from backtrail.render.turn_details import TurnJson
+from backtrail.server.conversation_responses import MessageJson
 
 
 class StoreResponse(TypedDict):
@@ -45,8 +46,23 @@ class LoggedErrorJson(TypedDict):
     message: str
 
 
+class JanitorJson(TypedDict):
+    """The janitor that worked last in the store, in whatever process, and what its last round freed, null before the
+    first. `next_round` is null if it was stopped."""
+
+    running: bool
+    every: float
+    rounds: int
+    errors: int
+    last_round: str | None
+    next_round: str | None
+    last_error: str | None
+    freed: dict[str, int] | None
+
+
 class HealthResponse(TypedDict):
-    """Figures of the store; `mirror` is its status, null without one; `growth` are [seconds since 1970, bytes]."""
+    """Figures of the store; `mirror` is its status, null without one, and so is `janitor`; `growth` are [seconds since
+    1970, bytes]."""
 
     healthy: bool
     problem: str | None
@@ -55,6 +71,7 @@ class HealthResponse(TypedDict):
     seconds: float
     stats: dict[str, Any]
     mirror: dict[str, Any] | None
+    janitor: JanitorJson | None
     growth: list[list[float]]
     errors: list[LoggedErrorJson]
 
@@ -106,6 +123,23 @@ class HistoryResponse(TypedDict):
     rows: list[HistoryRowJson]
 
 
+class StepRowJson(HistoryRowJson):
+    """A checkpoint that a filter keeps, and its place in the whole history, counted from the oldest."""
+
+    place: int
+
+
+class StepsResponse(TypedDict):
+    """The steps that a filter keeps, newest first. `below` is the `below` of the next request, null if there are no
+    more to look at. Places stay as they are while `layout` is the same."""
+
+    thread: ThreadJson
+    layout: int
+    total: int
+    below: int | None
+    rows: list[StepRowJson]
+
+
 class ChartPointJson(TypedDict):
     """One or several steps: the one of them that wrote most, and the longest time since the step before."""
 
@@ -123,125 +157,6 @@ class SizesResponse(TypedDict):
     written: int
     size: int
     points: list[ChartPointJson]
-
-
-class ToolCallJson(TypedDict):
-    """A tool call. Long texts are `{"$cut": "the start", "size": n}`, unless `whole` was requested."""
-
-    id: str
-    name: str
-    arguments: Any
-
-
-class ToolResultJson(TypedDict):
-    """The result of a tool call."""
-
-    id: str
-    name: str
-    text: Any
-    failed: bool
-
-
-class TokensJson(TypedDict):
-    """Tokens that the model read, of which `cached` came from a cache, and tokens that it wrote."""
-
-    input: int
-    cached: int
-    output: int
-
-
-class StepJson(TypedDict):
-    """A checkpoint, in short."""
-
-    id: str
-    step: int
-    created_at: str
-
-
-class ImageJson(TypedDict):
-    """An image of a message: `/image` has its bytes, unless `size` is 0 and `url` says where they are."""
-
-    media_type: str
-    size: int
-    url: str
-
-
-class MessageJson(TypedDict):
-    """One message, whatever framework wrote it, and the step that added it. `bookkeeping`: a line of a transcript that
-    is no message. `model`, `tokens`, `cost` and `at`, its time, are null if the message does not have them."""
-
-    index: int  # its place in the list, from 0 on
-    number: int  # for people, from 1 on; a session's messages keep theirs when older ones are cut away
-    role: str
-    text: Any
-    thinking: Any
-    calls: list[ToolCallJson]
-    results: list[ToolResultJson]
-    extra: list[Any]
-    images: list[ImageJson]
-    bookkeeping: bool
-    model: str | None
-    tokens: TokensJson | None
-    cost: float | None
-    at: str | None
-    step: StepJson | None
-
-
-class ToolCountJson(TypedDict):
-    """A tool, how often it was called in a row, and how many of these calls failed."""
-
-    name: str
-    count: int
-    failed: int
-
-
-class ConversationTurnJson(TypedDict):
-    """A turn: the messages from `start` up to `stop`, and the steps that added the first and the last of them.
-    `duration` is in seconds. What is not known is null."""
-
-    number: int
-    start: int
-    stop: int
-    prompt: str
-    reply: str
-    tools: list[ToolCountJson]
-    more_tools: int
-    failed: int
-    tokens: TokensJson | None
-    cost: float | None
-    model: str | None
-    started_at: str | None
-    duration: float | None
-    first: StepJson | None
-    last: StepJson | None
-
-
-class TotalsJson(TypedDict):
-    """The sums of all turns; `by_model` are the tokens of each model, for a table of prices."""
-
-    turns: int
-    failed: int
-    tokens: TokensJson | None
-    cost: float | None
-    by_model: dict[str, dict[str, int]]
-
-
-class ConversationResponse(TypedDict):
-    """A page of turns, newest first."""
-
-    total: int
-    start: int
-    turns: list[ConversationTurnJson]
-    totals: TotalsJson
-
-
-class MessagesResponse(TypedDict):
-    """A page of a conversation; `key` is null if the state has none."""
-
-    key: str | None
-    total: int
-    start: int
-    messages: list[MessageJson]
 
 
 class StateEntryJson(TypedDict):

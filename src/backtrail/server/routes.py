@@ -42,6 +42,7 @@ OPERATIONS = (
     Operation("GET", "/threads", Handlers.threads),
     Operation("GET", "/thread", Handlers.thread),
     Operation("GET", "/history", Handlers.history),
+    Operation("GET", "/steps", Handlers.steps),
     Operation("GET", "/sizes", Handlers.sizes),
     Operation("GET", "/checkpoint", Handlers.checkpoint),
     Operation("GET", "/messages", Handlers.messages),

@@ -2,63 +2,34 @@
 
 from __future__ import annotations
 
-import threading
 from typing import Any
 
 import msgspec
 
 from backtrail import Checkpoint, InvalidInput, NotFound, Outline, Part, Thread
 from backtrail.errors import DECODE_ERRORS
-from backtrail.lru import LRU
-from backtrail.render.jsonable import json_bytes, to_json, truncate
+from backtrail.render.jsonable import to_json, truncate
 from backtrail.server import requests, responses
 
 _SHOWN_TEXT, _SHOWN_VALUE = 20_000, 2_000  # characters of a text that are sent, alone and in a list
-_WIDE, _WIDEST = 2_000, 200_000  # keys of a dict that is kept
-_KEPT = 4
 
 
-class StateLevels:
-    """Reads levels of states."""
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()  # around the cache: requests run in several threads
-        self._kept: LRU[tuple[str, bytes], Outline] = LRU(_KEPT)
-
-    def level(
-        self, handle: Thread[Any], checkpoint: Checkpoint, request: requests.StateRequest
-    ) -> responses.StateResponse:
-        """One level, as the API gives it."""
-        path = parse_path(request.path)
-        found = self._level(handle, checkpoint, path, request.start, request.start + request.limit)
-        whole = 10**9
-        return {
-            "path": path,
-            "kind": found.kind,
-            "type": found.type,
-            "size": found.size,
-            "count": found.count,
-            "start": found.start,
-            "entries": [_entry(part, whole if request.whole else _SHOWN_VALUE) for part in found.parts],
-            "value": truncate(to_json(found.value), whole if request.whole else _SHOWN_TEXT),
-        }
-
-    def _level(
-        self, handle: Thread[Any], checkpoint: Checkpoint, path: list[str | int], start: int, stop: int
-    ) -> Outline:
-        """A page of one level of a state. All of a wide dict has to be read for any page of it, so the last ones that
-        were opened are kept."""
-        key = (checkpoint.id, json_bytes(path))
-        with self._lock:
-            kept = self._kept.get(key)
-        if kept is not None:
-            return msgspec.structs.replace(kept, start=start, parts=kept.parts[start:stop])
-        found: Outline = handle.outline(path, at=checkpoint, start=start, stop=stop, salvage=True)
-        if found.kind == "dict" and _WIDE <= (found.count or 0) <= _WIDEST and start > 0:
-            whole: Outline = handle.outline(path, at=checkpoint, salvage=True)
-            with self._lock:
-                self._kept.put(key, whole)
-        return found
+def level(handle: Thread[Any], checkpoint: Checkpoint, request: requests.StateRequest) -> responses.StateResponse:
+    """One level of a state, as the API gives it: a page of its entries."""
+    path = parse_path(request.path)
+    stop = request.start + request.limit
+    found: Outline = handle.outline(path, at=checkpoint, start=request.start, stop=stop, salvage=True)
+    whole = 10**9
+    return {
+        "path": path,
+        "kind": found.kind,
+        "type": found.type,
+        "size": found.size,
+        "count": found.count,
+        "start": found.start,
+        "entries": [_entry(part, whole if request.whole else _SHOWN_VALUE) for part in found.parts],
+        "value": truncate(to_json(found.value), whole if request.whole else _SHOWN_TEXT),
+    }
 
 
 def _entry(part: Part, limit: int) -> responses.StateEntryJson:

@@ -1,12 +1,13 @@
 """The list of threads for the inspector: filtered, and with a title and the last message of each.
 
 Filters that an index does not answer are applied while the list is read; a request reads a bounded number of threads,
-and answers with what it found and where to go on.
+for a short time, and answers with what it found and where to go on.
 """
 
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from typing import Any
@@ -24,6 +25,8 @@ from backtrail.server import requests, responses
 _PAGE = 500
 _MOST_READ = 20_000  # threads that one request looks at by name, kind and date
 _MOST_OPENED = 1_000  # threads of which it reads the head
+_SECONDS = 0.25  # after which it answers: what was found is shown while the next request looks further
+_EVERY = 100  # threads between two looks at the clock
 _CACHED = 20_000
 _TITLE, _LAST = 120, 100  # characters
 _OPENING = 6  # messages among which the first of a user is looked for
@@ -56,8 +59,10 @@ class ThreadListing:
         last: str | None = None
         read = opened = 0
         complete = True
+        deadline = time.monotonic() + _SECONDS
         for info in self._newest(request):
-            if len(found) == request.limit or read == _MOST_READ or opened == _MOST_OPENED:
+            late = read % _EVERY == _EVERY - 1 and time.monotonic() > deadline
+            if late or len(found) == request.limit or read == _MOST_READ or opened == _MOST_OPENED:
                 complete = False
                 break
             read += 1

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Generic
 from uuid import UUID
 
 from backtrail.async_runner import AsyncRunner, AwaitableList
+from backtrail.html_table import html_table
 from backtrail.message_shapes import Message, Problem
 from backtrail.model import At, Checkpoint
 from backtrail.session.session_core import SessionCore
@@ -255,6 +256,10 @@ class AsyncSession(AsyncThreadView, Generic[F_co]):
     async def delete(self) -> None:
         """Delete the session and its history; a missing session is not an error."""
         await self._runner(self._core.delete())
+
+    def _repr_html_(self) -> str:
+        """For notebooks: what is known of it without reading."""
+        return html_table(f"session {self.id}", [("its messages", "await session.messages(last=10)")])
 
     def __repr__(self) -> str:
         return f"<backtrail.AsyncSession {self.id!r}>"

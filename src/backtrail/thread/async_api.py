@@ -11,8 +11,10 @@ from uuid import UUID
 from msgspec import UNSET, UnsetType
 
 from backtrail.async_runner import AsyncRunner, AwaitableList
+from backtrail.history.checkpoint_ids import uuid_text
 from backtrail.history.thread_core import ThreadCore
 from backtrail.history.thread_lock import Lock as CoreLock
+from backtrail.html_table import html_table
 from backtrail.model import At, Checkpoint, Diff, Fork, Outline, Relation, Retention
 from backtrail.thread.autosave import AsyncAutosave
 from backtrail.thread.lock import AsyncLock
@@ -366,6 +368,13 @@ class AsyncThread(Generic[S]):
             await thread.update({"plan": plan(await thread.load())})
         """
         return AsyncLock(CoreLock(self._core, timeout, ttl), self._runner)
+
+    def _repr_html_(self) -> str:
+        """For notebooks: what is known of it without reading."""
+        base = self._core.base_id
+        seen = uuid_text(base) if base is not None else "none yet"
+        rows = [("last saved or loaded here", seen), ("its checkpoints", "await thread.history(limit=10)")]
+        return html_table(f"thread {self.id}", rows)
 
     def __repr__(self) -> str:
         return f"<backtrail.AsyncThread {self.id!r}>"

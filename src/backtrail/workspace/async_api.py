@@ -6,6 +6,8 @@ from collections.abc import Generator
 from typing import Any
 
 from backtrail.async_runner import AsyncRunner, AwaitableList
+from backtrail.errors import NoDirectory
+from backtrail.html_table import html_table
 from backtrail.model import At, Progress
 from backtrail.workspace.model import Changes, FileDiff, FileEntry, JointSave, Restore, Snapshot, Status
 from backtrail.workspace.workspace_core import WorkspaceCore
@@ -121,6 +123,16 @@ class AsyncWorkspace:
 
     async def __file_reference__(self) -> str:
         return await self._core.__file_reference__()
+
+    def _repr_html_(self) -> str:
+        """For notebooks: what is known of it without reading."""
+        try:
+            root = self.root
+        except NoDirectory:
+            root = "not known on this machine"
+        return html_table(
+            f"workspace {self.name}", [("directory", root), ("its snapshots", "await workspace.snapshots()")]
+        )
 
     def __repr__(self) -> str:
         return f"<backtrail.AsyncWorkspace {self.name!r}>"

@@ -1,5 +1,6 @@
 // What changes a thread, each after a dialog that says what it does; and what leaves the page: links, exports, commands.
 
+import { NO_FILTER } from "./address.js";
 import { get, getText, post } from "./api.js";
 import { askCompare, askDelete, askEdit, askExport, askFork, askLabel, askMove, askRewind, showResume } from "./dialogs.js";
 import { attempt, download, toast } from "./dom.js";
@@ -43,7 +44,7 @@ export class Actions {
 
   async open(thread) {
     await this.app.threads.load();
-    await this.app.go({ thread, at: null, view: null, message: null, base: null, with: null, find: null });
+    await this.app.go({ thread, at: null, view: null, message: null, base: null, with: null, find: null, ...NO_FILTER });
   }
 
   async rewind() {
@@ -97,7 +98,7 @@ export class Actions {
       toast(whole ? `${thread} is deleted` : `Step ${row.step} is deleted`);
       if (whole) {
         await this.app.threads.load();
-        await this.app.go({ thread: null, at: null, view: null, message: null, base: null, with: null, find: null });
+        await this.app.go({ thread: null, at: null, view: null, message: null, base: null, with: null, find: null, ...NO_FILTER });
         return;
       }
       await this.app.refresh();

@@ -15,7 +15,11 @@ async function findToken() {
     history.replaceState(null, "", location.pathname + (given.size ? `#${given}` : ""));
     const headers = { "content-type": "application/json" };
     const response = await fetch("/open", { method: "POST", body: JSON.stringify({ code }), headers });
-    if (response.ok) return (await response.json()).token;
+    if (response.ok) {
+      const { token: found } = await response.json();
+      tabs.postMessage({ token: found }); // for tabs whose server is gone
+      return found;
+    }
   }
   return sessionStorage.getItem(KEPT) ?? (await askOtherTabs());
 }
@@ -49,6 +53,19 @@ async function renewed(refused) {
   return true;
 }
 
+// Waits for another tab to get a token that this one does not have.
+function newerToken() {
+  return new Promise((done) => {
+    const take = ({ data }) => {
+      if (!data.token || data.token === token) return;
+      tabs.removeEventListener("message", take);
+      keep(data.token);
+      done();
+    };
+    tabs.addEventListener("message", take);
+  });
+}
+
 export class ApiError extends Error {
   constructor(status, kind, message) {
     super(message);
@@ -60,7 +77,10 @@ export class ApiError extends Error {
 async function call(path, options = {}) {
   const used = token;
   const headers = { authorization: `Bearer ${used}`, ...options.headers };
-  const response = await fetch(ROOT + path, { ...options, headers, cache: "no-store" });
+  const response = await fetch(ROOT + path, { ...options, headers, cache: "no-store" }).catch((error) => {
+    if (error.name === "AbortError") throw error;
+    throw new ApiError(0, "Unreachable", "The server does not answer: it may have been stopped.");
+  });
   if (response.ok) return response;
   if (response.status === 401 && !options.again && (await renewed(used))) return call(path, { ...options, again: true });
   const body = await response.json().catch(() => null);
@@ -90,7 +110,11 @@ export async function listen(onEvent, onState) {
       wait = 500;
       for await (const [name, data] of events(response.body)) onEvent(name, data);
     } catch (error) {
-      if (error.status === 401) return onState("refused");
+      if (error.status === 401) {
+        onState("refused");
+        await newerToken();
+        continue;
+      }
     }
     onState("lost");
     await new Promise((done) => setTimeout(done, wait));

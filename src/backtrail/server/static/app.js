@@ -1,6 +1,6 @@
 // The inspector: shows the place that the address names, keeps both in step, and follows a live thread.
 
-import { readAddress, setAddress, fragmentOf, linkTo } from "./address.js";
+import { filterOf, fragmentOf, hasCode, linkTo, misunderstood, readAddress, setAddress } from "./address.js";
 import { Actions } from "./actions.js";
 import { get, listen } from "./api.js";
 import { CheckpointList } from "./checkpoint-list.js";
@@ -8,6 +8,7 @@ import { drawComparison } from "./comparison.js";
 import { Conversation } from "./conversation.js";
 import { $, attempt, h, toast } from "./dom.js";
 import { drawFileChanges } from "./file-changes.js";
+import { FilteredSteps } from "./filtered-steps.js";
 import { FindInThread } from "./find-in-thread.js";
 import { drawFacts, drawHeading, drawTabs } from "./headings.js";
 import { drawHealth } from "./health.js";
@@ -17,6 +18,7 @@ import { drawRun } from "./run.js";
 import { drawSearch } from "./search.js";
 import { drawStateDiff } from "./state-diff.js";
 import { drawStateTree } from "./state-tree.js";
+import { StepFilter } from "./step-filter.js";
 import { ThreadList } from "./thread-list.js";
 import { TurnList } from "./turn-list.js";
 
@@ -27,10 +29,14 @@ const app = {
   readOnly: false,
   talks: true, // does the state of the thread have a conversation?
   go, refresh, chooseView, showPane, linkTo,
+  // The list of steps that keys move in.
+  get steps() { return filterOf(app.place) && app.place.list !== "turns" ? app.kept : app.rows; },
 };
 
 app.threads = new ThreadList((search) => go({ search }, { replace: true }));
 app.rows = new CheckpointList((row, how) => goToRow(row, how));
+app.kept = new FilteredSteps(app, (row, how) => goToRow(row, how));
+app.filter = new StepFilter(app);
 app.turns = new TurnList((turn) => goToTurn(turn), (row) => goToRow(row));
 app.find = new FindInThread(app);
 app.actions = new Actions(app);
@@ -49,6 +55,8 @@ function go(changes, how = {}) {
   return show(place);
 }
 
+const isPage = (place) => Boolean(place.page || place.search?.includes("text:"));
+
 // The head is the place without a checkpoint: it is followed.
 function goToRow(row, how = {}) {
   const at = row.id === app.rows.head ? null : row.id;
@@ -63,23 +71,20 @@ function goToTurn(turn) {
 async function show(place) {
   const before = app.place;
   app.place = place;
+  document.body.classList.toggle("no-history", !place.thread || isPage(place));
   const opened = place.thread !== before.thread || app.rows.thread !== place.thread;
   app.threads.show(place);
-  if (place.page || place.search?.includes("text:")) return attempt(() => showPage(place));
+  if (isPage(place)) return attempt(() => showPage(place));
   $("page").hidden = true;
   if (!place.thread) return closeThread();
   return attempt(async () => {
     if (opened && !(await openThread(place))) return;
     showList();
     app.find.show(place.find);
-    const row = place.at ? await app.rows.selectId(place.at, { quiet: true })
-      : app.rows.find(app.rows.head) ?? await app.rows.fetchId(app.rows.head);
-    if (app.place !== place) return;
-    if (!row) {
-      toast(`There is no checkpoint ${place.at} in ${place.thread}`, { bad: true });
-      return;
-    }
+    const row = await rowAt(place);
+    if (app.place !== place || !row) return;
     if (app.rows.selected !== row.id) app.rows.selectRow(row, { quiet: true });
+    app.kept.draw();
     const same = !opened && app.row?.id === row.id && before.view === place.view && before.message === place.message
       && before.with === place.with && before.base === place.base && before.path === place.path && app.view !== null;
     app.row = row;
@@ -89,13 +94,39 @@ async function show(place) {
   });
 }
 
+// The row of a place; if there is no such step, the page says so, and the list stays.
+async function rowAt(place) {
+  try {
+    if (!place.at) return app.rows.find(app.rows.head) ?? await app.rows.fetchId(app.rows.head);
+    const row = await app.rows.selectId(place.at, { quiet: true });
+    if (row || app.place !== place) return row;
+    showEmpty(`There is no checkpoint ${place.at} in ${place.thread}.`, place);
+  } catch (error) {
+    if (![400, 404].includes(error.status)) throw error;
+    if (app.place === place) showEmpty(error.message, place);
+  }
+  return undefined;
+}
+
+// A message in the place of a checkpoint, with a way on: the newest step of the thread, if there is one.
+function showEmpty(message, place = null) {
+  app.drawing?.abort();
+  app.row = null;
+  $("checkpoint").hidden = true;
+  $("empty").hidden = false;
+  const newest = place ? [" ", h("a", { href: fragmentOf({ thread: place.thread }) }, "Show its newest step")] : [];
+  $("empty-text").replaceChildren(message, ...newest);
+  showPane("detail");
+}
+
 async function openThread(place) {
   const { thread } = place;
   app.row = null;
   app.view = null;
   app.talks = true;
   document.title = `${thread} · backtrail`;
-  if (document.body.dataset.pane === "threads") showPane("history");
+  // A link to a step, a tab or a message leads there; one to a thread, to its history.
+  if (document.body.dataset.pane === "threads") showPane(place.at || place.view || place.message ? "detail" : "history");
   try {
     await app.rows.open(thread, place.at);
   } catch (error) {
@@ -116,22 +147,29 @@ function closeThread(message = null) {
   document.title = "backtrail";
   $("checkpoint").hidden = true;
   $("empty").hidden = false;
-  if (message) $("empty-text").textContent = message;
+  $("empty-text").textContent = message ?? "Choose a thread to see what its agent did.";
+  app.turns.forget();
   $("history-head").replaceChildren();
   $("chart").replaceChildren();
-  $("switch").hidden = true;
-  $("turns").hidden = true;
-  if (!message) showPane("threads");
+  for (const id of ["switch", "filters", "turns", "kept", "kept-note"]) $(id).hidden = true;
+  app.kept.close();
+  showPane(message ? "detail" : "threads");
 }
 
-// Steps or turns.
+// Steps or turns, all of them or those that the filter keeps.
 function showList() {
-  const turns = app.place.list === "turns";
-  $("rows").hidden = turns;
+  const { place } = app;
+  const turns = place.list === "turns";
+  const filter = filterOf(place);
+  app.filter.show(place);
+  $("rows").hidden = turns || filter !== null;
+  $("kept").hidden = $("kept-note").hidden = turns || filter === null;
   $("turns").hidden = !turns;
   $("as-turns").setAttribute("aria-pressed", String(turns));
   $("as-steps").setAttribute("aria-pressed", String(!turns));
-  if (turns && app.turns.thread !== app.place.thread) attempt(() => app.turns.open(app.place.thread));
+  if (turns) attempt(() => app.turns.show(place.thread, filter));
+  else if (filter) app.kept.open(place.thread, filter);
+  else app.kept.close();
 }
 
 async function showPage(place) {
@@ -185,11 +223,21 @@ async function drawInto(view, signal) {
     drawTabs(app);
   }
   view.scrollTop = 0;
-  if (app.view === "run") return drawRun(view, app, signal);
+  if (app.view === "run") {
+    attempt(() => findTalk(place, row, signal));
+    return drawRun(view, app, signal);
+  }
   if (app.view === "state") return drawStateTree(view, place.thread, row, signal, app);
   if (app.view === "files") return drawFileChanges(view, place.thread, row, signal, app);
   if (app.view === "compare") return drawComparison(view, app, signal);
   return drawStateDiff(view, place.thread, row, signal, place.base, (base) => go({ base, view: "changes" }));
+}
+
+// Does a run have a conversation as well?
+async function findTalk(place, row, signal) {
+  const { total } = await get("/messages", { thread: place.thread, at: row.id, limit: 1 }, signal);
+  app.talks = total > 0;
+  drawTabs(app);
 }
 
 function showPane(name) {
@@ -202,11 +250,12 @@ function showPane(name) {
 // After a change of our own: everything is asked for again, and what is shown stays.
 async function refresh() {
   await app.rows.refresh();
-  app.rows.refreshForks();
+  attempt(() => app.rows.refreshForks());
   drawHeading(app);
   attempt(() => drawChart(app));
-  if (app.place.list === "turns") await app.turns.open(app.place.thread);
-  else app.turns.thread = null;
+  app.turns.forget();
+  app.kept.close();
+  showList();
 }
 
 // One refresh at a time; events that come meanwhile are answered by one more.
@@ -237,7 +286,8 @@ async function followOnce() {
     attempt(() => drawChart(app));
   }
   if (app.place.list === "turns") await app.turns.refresh();
-  else app.turns.thread = null;
+  else app.turns.forget();
+  await app.kept.refresh();
   // The reader may have gone elsewhere meanwhile.
   const following = before && atHead();
   if (!following || app.rows.head === head) {
@@ -266,19 +316,20 @@ function showNewer(more) {
 }
 
 function onEvent(name, data) {
-  if (name === "hello") return app.threads.load();
+  if (name === "hello") { // also after the connection was lost: something may have been missed
+    if (app.row) follow();
+    return app.threads.load();
+  }
   app.threads.update(data.changed, data.gone);
   const { thread } = app.place;
-  if (data.gone.includes(thread)) return toast(`${thread} was deleted`, { bad: true });
+  if (data.gone.includes(thread)) return closeThread(`The thread ${thread} was deleted.`);
   return data.changed.some((info) => info.id === thread) ? follow() : undefined;
 }
 
 function showConnection(state) {
   $("live").dataset.state = state;
   $("live").lastElementChild.textContent = { live: "live", lost: "reconnecting", refused: "no access" }[state];
-  if (state !== "refused") return;
-  const hint = "This page needs the address that `backtrail ui` printed last: each opens it once.";
-  $("empty-text").textContent = hint;
+  $("banner").hidden = state !== "refused";
 }
 
 // -- start ------------------------------------------------------------------------------------------------------------
@@ -288,14 +339,27 @@ $("newer").addEventListener("click", () => go({ at: null, message: null }));
 $("as-steps").addEventListener("click", () => go({ list: null }));
 $("as-turns").addEventListener("click", () => go({ list: "turns" }));
 $("back").addEventListener("click", () => showPane(document.body.dataset.pane === "detail" ? "history" : "threads"));
-$("rows").addEventListener("click", (event) => { if (event.target.closest(".row")) showPane("detail"); });
-window.addEventListener("popstate", () => show(readAddress()));
+for (const id of ["rows", "kept"]) $(id).addEventListener("click", (event) => { if (event.target.closest(".row")) showPane("detail"); });
+window.addEventListener("popstate", () => {
+  if (hasCode()) location.reload();
+  else {
+    tellMisunderstood();
+    show(readAddress());
+  }
+});
+
+function tellMisunderstood() {
+  const odd = misunderstood();
+  if (odd) toast(`This address has something that is not known here, and is left out: ${odd}`, { bad: true });
+}
 
 get("/store").then((store) => {
   app.readOnly = store.read_only;
   $("store").textContent = store.name + (store.read_only ? " · read-only" : "");
   if (app.row) drawFacts(app);
 }).catch(() => showConnection("refused"));
+tellMisunderstood();
+document.body.classList.toggle("no-history", !app.place.thread || isPage(app.place));
 app.threads.start(app.place);
 if (app.place.thread || app.place.page || app.place.search) {
   const place = app.place;

@@ -2,28 +2,12 @@
 // are fetched, so ten thousand checkpoints scroll like ten. Rows are counted from the oldest: a new checkpoint comes on
 // top and changes the place of no other.
 
-import { fragmentOf } from "./address.js";
 import { get } from "./api.js";
-import { $, attempt, h, svg } from "./dom.js";
-import { age, bytes } from "./format.js";
+import { MAX_LANES, ROW_HEIGHT, blankRow, checkpointRow } from "./checkpoint-row.js";
+import { $, attempt, h } from "./dom.js";
 
-const ROW_HEIGHT = 54;
-const LANE_WIDTH = 14;
 const PAGE_SIZE = 60;
-const MAX_LANES = 8;
 const KEPT = 2000; // rows in memory
-const RELATION = { child: "forked to", parent: "forked from", sibling: "shares its past with" };
-
-const forkMark = () => svg("svg", { width: 10, height: 11, viewBox: "0 0 10 11", "aria-hidden": "true" },
-  svg("path", {
-    d: "M2 1v3.500a2 2 0 0 0 2 2h2a2 2 0 0 0 2-2V1M5 6.500V10",
-    fill: "none", stroke: "currentColor", "stroke-width": 1.5, "stroke-linecap": "round",
-  }));
-
-export const forkLink = (fork) => h("a", {
-  class: "fork", href: fragmentOf({ thread: fork.thread_id, at: fork.at }), title: `${RELATION[fork.relation]} ${fork.thread_id}`,
-  onclick: (event) => event.stopPropagation(),
-}, forkMark(), fork.thread_id);
 
 export class CheckpointList {
   constructor(onSelect) {
@@ -57,12 +41,13 @@ export class CheckpointList {
     this.clear(thread);
     this.box.scrollTop = 0;
     const pages = [get("/history", { thread, limit: PAGE_SIZE })];
-    if (at) pages.push(get("/history", { thread, limit: PAGE_SIZE, at }));
+    // Without the second the list is shown all the same: whoever asked for the checkpoint says why there is none.
+    if (at) pages.push(get("/history", { thread, limit: PAGE_SIZE, at }).catch(() => null));
     const [first, second] = await Promise.all(pages);
     if (thread !== this.thread) return null;
     this.take(first);
     if (second) this.take(second);
-    this.refreshForks();
+    attempt(() => this.refreshForks());
     return second ? second.rows[second.index - second.start] ?? null : this.find(this.head);
   }
 
@@ -109,7 +94,7 @@ export class CheckpointList {
     const changed = page.layout !== this.layout;
     this.take(page);
     if (!changed) return;
-    this.refreshForks();
+    attempt(() => this.refreshForks());
     if (this.selected && !this.places.has(this.selected)) await this.fetchId(this.selected);
   }
 
@@ -220,7 +205,7 @@ export class CheckpointList {
     for (let i = first; i < last; i++) {
       const row = this.rows.get(this.total - 1 - i);
       if (!row) attempt(() => this.fetchPlace(this.total - 1 - i));
-      nodes.push(row ? this.node(row, i) : this.blank(i));
+      nodes.push(row ? this.node(row, i) : blankRow(i));
     }
     this.sheet.replaceChildren(...nodes);
     const at = this.place === undefined ? -1 : this.total - 1 - this.place;
@@ -228,59 +213,10 @@ export class CheckpointList {
     else this.box.removeAttribute("aria-activedescendant");
   }
 
-  blank(i) {
-    const node = h("div", { class: "row blank", role: "presentation" }, h("i"), h("b"));
-    node.style.top = `${i * ROW_HEIGHT}px`;
-    return node;
-  }
-
   node(row, i) {
-    const head = row.id === this.head;
-    const inherited = row.thread_id !== this.thread;
-    const classes = ["row", head && "is-head", !row.on_trail && "left", inherited && "inherited"];
-    const title = h("span", { class: "title" },
-      h("b", { class: "step" }, h("span", { class: "unseen" }, "Step "), String(row.step)),
-      head ? h("span", { class: "unseen" }, "the head") : null,
-      row.on_trail ? null : h("span", { class: "unseen" }, "left behind"),
-      row.failed ? h("span", { class: "failure", title: "a tool failed" }, "failed") : null,
-      row.label ? h("span", { class: "label" }, row.label) : null,
-      row.damage ? h("span", { class: "damaged", title: row.damage }, "damaged") : null,
-      row.tags.map((tag) => h("span", { class: "tag" }, tag)),
-      (this.forks.get(row.id) ?? []).slice(0, 4).map((fork) => {
-        const link = forkLink(fork);
-        link.tabIndex = -1;
-        return link;
-      }),
-      row.files ? h("span", { class: "tag", title: "with a snapshot of files" }, "files") : null);
-    const summary = row.added || "no change";
-    const role = row.role && row.role !== "message" ? h("span", { class: `role ${row.role}` }, row.role) : null;
-    const side = h("span", { class: "side" },
-      h("span", { class: "wrote", title: `${summary}, ${bytes(row.written)} written` }, bytes(row.written)),
-      h("time", { datetime: row.created_at, title: new Date(row.created_at).toLocaleString() }, age(row.created_at)));
-    const node = h("div", {
-      class: classes.filter(Boolean).join(" "), role: "row", id: `row-${this.total - 1 - i}`,
-      "aria-selected": row.id === this.selected ? "true" : "false", "aria-rowindex": i + 1,
-      onclick: () => { this.box.focus({ preventScroll: true }); this.selectRow(row); },
-    }, this.graph(row, head), h("div", { class: "text", role: "gridcell" },
-      title, side, h("span", { class: "preview", dir: "auto" }, row.preview ? [role, row.preview] : summary)));
-    node.style.top = `${i * ROW_HEIGHT}px`;
-    return node;
-  }
-
-  graph(row, head) {
-    const x = (lane) => 13 + Math.min(lane, MAX_LANES - 1) * LANE_WIDTH;
-    const mid = ROW_HEIGHT / 2;
-    const colour = (lane) => `l${lane % 5}`;
-    const line = (lane, d) => svg("path", { class: `lane ${colour(lane)}`, d });
-    const parts = row.through.map((lane) => line(lane, `M${x(lane)} 0V${ROW_HEIGHT}`));
-    for (const lane of row.joins) {
-      const bend = `V${mid - 9}Q${x(lane)} ${mid} ${x(lane) - 9} ${mid}H${x(row.lane)}`;
-      parts.push(line(lane, `M${x(lane)} 0${lane === row.lane ? `V${mid}` : bend}`));
-    }
-    if (row.open) parts.push(line(row.lane, `M${x(row.lane)} ${mid}V${ROW_HEIGHT}`));
-    const dot = `dot ${colour(row.lane)}${head ? " head" : ""}`;
-    parts.push(svg("circle", { class: dot, cx: x(row.lane), cy: mid, r: head ? 6 : 4.5 }));
-    const width = 18 + this.lanes * LANE_WIDTH;
-    return svg("svg", { class: "graph", width, height: ROW_HEIGHT, "aria-hidden": "true" }, parts);
+    return checkpointRow(row, {
+      index: i, id: `row-${this.total - 1 - i}`, head: this.head, thread: this.thread, selected: this.selected,
+      forks: this.forks.get(row.id) ?? [], lanes: this.lanes, onChoose: () => { this.box.focus({ preventScroll: true }); this.selectRow(row); },
+    });
   }
 }

@@ -36,8 +36,11 @@ function column(side, link) {
     rest > 0 ? h("p", { class: "dim" }, `… ${plural(rest, "message")} more`) : null);
 }
 
-const entry = (message) => h("li", { class: `message ${message.role}` },
-  h("header", {}, h("span", { class: "who" }, message.role), h("span", { class: "index" }, `#${message.number}`)),
+// Some frameworks give the results of tools the role of the user, who did not write them.
+const role = (message) => (message.role === "user" && message.results.length && !message.text ? "tool" : message.role);
+
+const entry = (message) => h("li", { class: `message ${role(message)}` },
+  h("header", {}, h("span", { class: "who" }, role(message)), h("span", { class: "index" }, `#${message.number}`)),
   message.text ? h("div", { class: "said" }, markdown(shownText(message.text))) : null,
   message.calls.map((call) => h("details", { class: "fold call" },
     h("summary", {}, h("b", {}, call.name), h("span", { class: "args" }, oneLine(call.arguments))), codeBlock(shownText(call.arguments), "json"))),

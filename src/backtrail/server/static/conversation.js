@@ -3,7 +3,7 @@
 // shown is drawn again, and the reader is moved only if the end was in sight.
 
 import { get } from "./api.js";
-import { attempt, h } from "./dom.js";
+import { attempt, h, toast } from "./dom.js";
 import { plural } from "./format.js";
 import { hasCut, messageItem } from "./message.js";
 
@@ -74,6 +74,10 @@ export class Conversation {
   async show(thread, row, signal, message = null) {
     const start = message === null ? undefined : Math.max(0, message - PAGE_SIZE / 2);
     const page = await get("/messages", { thread, at: row.id, start, limit: PAGE_SIZE }, signal);
+    if (message !== null && page.key !== null && message >= page.total) {
+      toast(`This link leads to a message that is not there: step ${row.step} has ${plural(page.total, "message")}`, { bad: true });
+      return this.show(thread, row, signal);
+    }
     this.clear();
     if (page.key === null) return false;
     if (!page.total) {

@@ -178,6 +178,7 @@ const KEYS = [
   ["g  G", "newest, oldest checkpoint"],
   ["s", "find in this thread"],
   ["n  N", "next, previous match"],
+  ["F", "filter the steps and turns"],
   ["x", "next failed tool"],
   ["t", "steps or turns"],
   ["1  2  3  4", "conversation, state, changes, files"],

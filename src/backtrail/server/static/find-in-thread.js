@@ -6,6 +6,7 @@ import { $, attempt, h } from "./dom.js";
 import { plural } from "./format.js";
 
 const MOST = 500;
+const NARROW = 24; // characters before a match: the list is narrow, and the match is to be seen
 const FILTERS = ["role", "tool", "label", "tag", "since", "until"];
 
 // The parameters of `/find` for a line of words and filters.
@@ -67,7 +68,7 @@ export class FindInThread {
       const number = this.matches.push(match) - 1;
       list.append(h("li", {}, h("button", { type: "button", onclick: () => this.go(number) },
         h("span", { class: `role ${match.role ?? ""}` }, match.number === null ? `step ${match.step}` : `${match.role} #${match.number}`),
-        h("span", { dir: "auto" }, snippet(match)))));
+        h("span", { dir: "auto" }, snippet({ ...match, before: match.match ? match.before.slice(-NARROW) : match.before })))));
     }
     note.textContent = this.matches.length ? `${plural(this.matches.length, "match", "matches")}${this.matches.length >= MOST ? " or more" : ""}: n and N step through them` : "nothing found";
   }

@@ -1,7 +1,7 @@
 // The headings: of a thread, of a checkpoint with its actions, and the tabs.
 
 import { fragmentOf } from "./address.js";
-import { forkLink } from "./checkpoint-list.js";
+import { forkLink } from "./checkpoint-row.js";
 import { $, copy, h, timeAgo } from "./dom.js";
 import { bytes, plural } from "./format.js";
 

@@ -1,8 +1,9 @@
-// The page for the operator: what the store holds, how it grew, what could be freed, the mirror, and the last errors.
+// The page for the operator: what the store holds, how it grew, what could be freed, the mirror, the janitor, and the last
+// errors.
 
 import { get } from "./api.js";
 import { attempt, h, svg, timeAgo } from "./dom.js";
-import { bytes, plural } from "./format.js";
+import { bytes, duration, plural } from "./format.js";
 import { keepPrices, prices } from "./prices.js";
 
 export async function drawHealth(page) {
@@ -13,7 +14,7 @@ export async function drawHealth(page) {
     const more = await get("/health", { survey: true });
     survey.replaceWith(facts({ "reachable": bytes(more.stats.live), "can be freed by prune": bytes(more.stats.garbage) }));
   }) }, "Measure what can be freed");
-  const { stats, mirror, growth } = found;
+  const { stats, mirror, janitor, growth } = found;
   page.replaceChildren(h("header", { class: "head" }, h("h2", {}, "Health"), h("p", {}, found.healthy ? "The store answers." : found.problem)),
     h("div", { class: "view health", tabindex: "0" },
       part("Store", facts({
@@ -28,6 +29,7 @@ export async function drawHealth(page) {
         failovers: String(mirror.failovers), diverged: String(mirror.diverged), "last error": mirror.last_error ?? "none",
         ...(mirror.spool ? { "pending in the spool": `${plural(mirror.spool.records, "save")}, ${bytes(mirror.spool.bytes)}` } : {}),
       }) : h("p", { class: "dim" }, "This store has no mirror.")),
+      part("Janitor", janitor ? janitorFacts(janitor) : h("p", { class: "dim" }, "No janitor has worked in this store yet: ", h("code", {}, "store.janitor(every=3600).start()"), " starts one.")),
       part("Last errors", found.errors.length ? h("ul", { class: "plain-list" }, found.errors.map((error) =>
         h("li", {}, timeAgo(error.at), ` ${error.level}: `, h("code", {}, error.message)))) : h("p", { class: "dim" }, "None since this page was served.")),
       part("Prices per million tokens", priceTable())));
@@ -37,6 +39,20 @@ const part = (title, ...body) => h("section", { class: "part" }, h("h3", {}, tit
 
 const facts = (pairs) => h("dl", { class: "pairs" }, Object.entries(pairs).filter(([, value]) => value !== undefined)
   .map(([name, value]) => [h("dt", {}, name), h("dd", {}, value)]));
+
+function janitorFacts({ running, every, rounds, errors, freed, last_round: last, next_round: next, last_error: error }) {
+  const late = next && Date.parse(next) + 60_000 < Date.now();
+  const plan = !running || !next ? "none: it was stopped" : late ? [moment(next), " is over: its process may have ended"] : moment(next);
+  return facts({
+    "last round": last ? timeAgo(last) : "none yet", freed: freed ? freedText(freed) : "nothing yet",
+    "next round": plan, every: duration(every), rounds: `${rounds.toLocaleString()}, and ${plural(errors, "that failed", "that failed")}`,
+    "last error": error ?? "none",
+  });
+}
+
+const freedText = (freed) => `${bytes(freed.bytes)}: ${plural(freed.threads, "thread")}, ${plural(freed.checkpoints, "checkpoint")}, ${plural(freed.rows, "row")}, ${plural(freed.blobs, "blob")}`;
+
+const moment = (iso) => h("time", { datetime: iso }, new Date(iso).toLocaleString());
 
 const side = ({ engine, healthy, active, error }) => `${engine}, ${healthy ? "healthy" : `unreachable (${error})`}${active ? ", active" : ""}`;
 

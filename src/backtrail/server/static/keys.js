@@ -5,15 +5,16 @@ import { showKeys } from "./dialogs.js";
 import { views } from "./headings.js";
 
 export function bindKeys(app) {
-  const { rows, actions } = app;
+  const { actions } = app;
   document.addEventListener("keydown", (event) => {
     if (event.ctrlKey || event.metaKey || event.altKey || event.target.closest("input, textarea, select, dialog")) return;
     const tab = app.row ? views(app)[Number(event.key) - 1] : null;
     const change = !app.readOnly && app.row;
     const keys = {
-      j: () => rows.move(1), k: () => rows.move(-1), g: () => rows.newest(), G: () => rows.oldest(),
+      j: () => app.steps.move(1), k: () => app.steps.move(-1), g: () => app.steps.newest(), G: () => app.steps.oldest(),
       "/": () => { app.showPane("threads"); $("search").focus(); $("search").select(); },
       s: () => app.row && $("find").focus(), n: () => app.find.step(1), N: () => app.find.step(-1),
+      F: () => app.row && app.filter.toggle(true),
       x: () => app.row && app.find.nextFailure(),
       t: () => app.row && app.go({ list: app.place.list === "turns" ? null : "turns" }),
       "?": showKeys, l: () => change && actions.label(), f: () => change && actions.fork(), r: () => change && actions.rewind(),
@@ -27,9 +28,11 @@ export function bindKeys(app) {
     run();
   });
   $("keys").addEventListener("click", showKeys);
-  $("rows").addEventListener("keydown", (event) => {
-    if (event.key !== "Enter" || event.target !== $("rows")) return;
-    app.showPane("detail");
-    $("view").focus();
-  });
+  for (const list of [$("rows"), $("kept")]) {
+    list.addEventListener("keydown", (event) => {
+      if (event.key !== "Enter" || event.target !== list) return;
+      app.showPane("detail");
+      $("view").focus();
+    });
+  }
 }

@@ -16,30 +16,47 @@ export class TurnList {
     this.onTurn = onTurn;
     this.onStep = onStep;
     this.box = $("turns");
-    this.thread = null;
+    this.key = null; // the thread and the filter that are wanted
+    this.drawn = null; // and those that are shown
     this.box.addEventListener("keydown", (event) => this.onKey(event));
   }
 
-  async open(thread, at = "@") {
-    this.agent = (await get("/turns", { thread, limit: 1 })).agent;
-    const page = await get("/conversation", { thread, at, limit: PAGE_SIZE });
-    Object.assign(this, { thread, at, total: page.total, shown: page.turns.length, totals: page.totals });
-    this.box.replaceChildren(this.summary(), ...page.turns.map((turn) => this.node(turn)), ...this.more());
-    if (!page.total) this.box.replaceChildren(h("p", { class: "hint" }, "This thread has no conversation."));
+  // Shows the turns of a thread that a filter keeps, unless they are shown already.
+  async show(thread, filter) {
+    const key = JSON.stringify([thread, filter]);
+    if (key !== this.key) await this.open(thread, filter);
   }
+
+  forget() { this.key = this.drawn = null; }
+
+  async open(thread, filter) {
+    const key = (this.key = JSON.stringify([thread, filter]));
+    const [{ agent }, page] = await Promise.all([get("/turns", { thread, limit: 1 }), this.page(thread, filter)]);
+    if (this.key !== key) return;
+    Object.assign(this, { drawn: key, agent, thread, filter, total: page.total, shown: page.turns.length, totals: page.totals });
+    this.box.replaceChildren(this.summary(), ...page.turns.map((turn) => this.node(turn)), ...this.more());
+    if (!page.total) this.box.replaceChildren(h("p", { class: "hint" }, filter ? "No turn has all of that." : "This thread has no conversation."));
+  }
+
+  page(thread, filter, start = 0) { return get("/conversation", { thread, ...filter, start, limit: PAGE_SIZE }); }
 
   // A thread that grew: only the newest turn changed, or turns came on top of it.
   async refresh() {
-    const page = await get("/conversation", { thread: this.thread, at: this.at, limit: PAGE_SIZE });
-    if (page.total < this.total || page.total - this.total > PAGE_SIZE - 1) return this.open(this.thread, this.at);
-    const changed = page.turns.slice(0, page.total - this.total + 1);
+    const { key } = this;
+    if (key === null || key !== this.drawn) return; // on its way
+    const page = await this.page(this.thread, this.filter);
+    if (this.key !== key) return;
     const old = this.box.querySelector(".turn");
-    const nodes = changed.map((turn) => this.node(turn, old?.open && Number(old.dataset.number) === turn.number));
+    if (!old || page.total < this.total || page.total - this.total > PAGE_SIZE - 1) {
+      await this.open(this.thread, this.filter);
+      return;
+    }
+    const newest = Number(old.dataset.number);
+    const nodes = page.turns.filter((turn) => turn.number >= newest).map((turn) => this.node(turn, old.open && turn.number === newest));
     this.box.querySelector(".totals")?.replaceWith(Object.assign(this, { totals: page.totals }).summary());
-    old?.replaceWith(...nodes);
+    old.replaceWith(...nodes);
     this.shown += page.total - this.total;
     this.total = page.total;
-    return undefined;
   }
 
   summary() {
@@ -56,7 +73,7 @@ export class TurnList {
     const rest = this.total - this.shown;
     if (rest <= 0) return [];
     const load = async () => {
-      const page = await get("/conversation", { thread: this.thread, at: this.at, start: this.shown, limit: PAGE_SIZE });
+      const page = await this.page(this.thread, this.filter, this.shown);
       this.shown += page.turns.length;
       button.replaceWith(...page.turns.map((turn) => this.node(turn)), ...this.more());
     };
