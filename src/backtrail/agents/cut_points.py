@@ -14,7 +14,7 @@ from backtrail.agents.sessions import AgentSession, Turn
 from backtrail.agents.transcripts import UNPARSED, parse_line
 
 _TRANSCRIPTS = ("claude", "gemini")  # agents whose sessions are what their transcripts say
-_OURS = ("restore", "revert", "undo")  # events of going back that leave the conversation as it is
+_OURS = ("restore", "revert", "undo", "redo")  # events of going back that leave the conversation as it is
 
 
 def cut_point(session: AgentSession, turn: Turn) -> CutPoint:

@@ -22,7 +22,7 @@ from backtrail.render.turn_details import missing_files, read_details, tool_coun
 from backtrail.render.visible_text import one_line, safe
 
 if TYPE_CHECKING:
-    from backtrail.agents.going_back import Outcome
+    from backtrail.agents.going_back_plan import Outcome
     from backtrail.store import Store
     from backtrail.workspace import Change
 

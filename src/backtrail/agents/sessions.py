@@ -7,8 +7,10 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
+from backtrail.agents import directory_index
 from backtrail.agents.capture import PROMPT, TRANSCRIPT, agent_workspace, is_within
 from backtrail.agents.events import AGENTS, Agent, check_agent, thread_id
 from backtrail.errors import NotFound
@@ -111,8 +113,14 @@ def sessions(store: Store, agent: Agent | None = None) -> Iterator[AgentSession]
 def newest_session(store: Store, directory: str | os.PathLike[str], agent: Agent | None = None) -> AgentSession | None:
     """The session that was used last in a directory, or in one above it; None if there is none."""
     real = os.path.realpath(directory)
-    for session in sessions(store, agent):
-        cwd = session.head.custom.get("cwd")
+    noted = directory_index.find(store, real, agent)
+    if noted == []:
+        return None
+    known = [info for id in noted or () for info in store.threads(id, limit=1) if info.id == id and not info.damage]
+    newest_first = [session_of(store, info.id) for info in sorted(known, key=lambda info: info.updated_at, reverse=True)]
+    # If nothing was noted, or what was is deleted, all sessions are looked through.
+    for session in chain(newest_first, sessions(store, agent)):
+        cwd = None if session is None else session.head.custom.get("cwd")
         if isinstance(cwd, str) and is_within(real, cwd):
             return session
     return None
