@@ -68,7 +68,7 @@ def with_cut(plan: Outcome, turn: Turn) -> Outcome:
     """A plan that says beforehand if the conversation cannot be cut there."""
     try:
         point = cut_point(plan.session, turn)
-        if point.first_dropped is None and point.last_kept is None:
+        if not point.dropped and not point.kept:
             raise CannotFork("the agent's own ids of the turns were not recorded")
     except CannotFork as error:
         return msgspec.structs.replace(plan, notes=(*plan.notes, files_only(plan.session, error)))

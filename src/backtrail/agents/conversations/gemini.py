@@ -51,15 +51,15 @@ def fork(point: CutPoint, announce: Announce) -> Fork:
     """Copy the transcript, and drop the turn from the copy."""
     data = read_transcript(point.transcript)
     messages = _messages(data)
-    dropped = next((i for i, message in enumerate(messages) if message.get("id") == point.first_dropped), None)
+    dropped = next((i for i, message in enumerate(messages) if message.get("id") in point.dropped), None)
     prompts = [message.get("id") for message in messages if _is_prompt(message)]
-    if point.first_dropped is None and prompts and prompts[-1] == point.last_kept:
+    if not point.dropped and prompts and prompts[-1] in point.kept:
         dropped = len(messages)  # it was killed before it wrote the prompt down
-    elif point.first_dropped is None or dropped is None:
-        raise CannotFork(f"the transcript has no message {point.first_dropped}")
+    elif dropped is None:
+        raise CannotFork(f"the transcript has no message {', '.join(point.dropped[:1])}")
     kept = messages[:dropped]
-    if point.last_kept is not None and point.last_kept not in [message.get("id") for message in kept]:
-        raise CannotFork(f"the transcript does not have message {point.last_kept} before {point.first_dropped}")
+    if point.kept and {message.get("id") for message in kept}.isdisjoint(point.kept):
+        raise CannotFork(f"the transcript does not have message {point.kept[-1]} before {', '.join(point.dropped[:1])}")
     if not any(message.get("type") == "gemini" for message in kept):
         return resumed(None)
     path = Path(str(point.transcript))
@@ -68,8 +68,8 @@ def fork(point: CutPoint, announce: Announce) -> Fork:
     session_id = str(uuid.uuid4())
     path = path.with_name(f"session-{datetime.now(UTC):%Y-%m-%dT%H-%M}-{session_id[:8]}.jsonl")
     copy = b"".join(_renamed(line, session_id) for line in data.splitlines())
-    if point.first_dropped is not None:
-        copy += msgspec.json.encode({"$rewindTo": point.first_dropped}) + b"\n"
+    if dropped < len(messages):
+        copy += msgspec.json.encode({"$rewindTo": messages[dropped]["id"]}) + b"\n"
     made = msgspec.structs.replace(resumed(session_id), path=str(path), size=len(copy))
     announce(made)
     write_copy(path, copy)
