@@ -173,10 +173,14 @@ def test_a_turn_that_the_agent_was_killed_in_before_it_wrote_it_down_leaves_all_
 def test_turns_that_the_agent_never_wrote_down_are_passed_over_on_both_sides_of_the_cut(agent: Any, home: Path) -> None:
     path = put_session(agent, home)
     turns = CLAUDE_TURNS if agent == "claude" else GEMINI_TURNS
-    wanted = [{**line, "sessionId": ""} for line in lines_of(fork(agent, point(path, agent, turns[1], turns[0]), nothing))]
+    wanted = _anonymous(fork(agent, point(path, agent, turns[1], turns[0]), nothing))
     for dropped, kept in ((("never", turns[1]), (turns[0],)), ((turns[1],), (turns[0], "never"))):
         made = fork(agent, CutPoint(SESSIONS[agent], str(path), str(path.parent), dropped, kept), nothing)
-        assert [{**line, "sessionId": ""} for line in lines_of(made)] == wanted
+        assert _anonymous(made) == wanted
+
+
+def _anonymous(made: Any) -> str:
+    return Path(made.path).read_text().replace(made.session_id, "the session")
 
 
 def test_a_session_that_somebody_has_continued_is_not_discarded(home: Path) -> None:
