@@ -104,3 +104,21 @@ def test_a_rewind_to_the_very_beginning_is_done_again_with_a_new_session(
     going_back.undo(user_store, claude.project)
     again = going_back.redo(user_store, claude.project)
     assert again.fork is not None and again.fork.resume == ("claude",)
+
+
+def test_an_agent_that_is_left_after_a_rewind_does_not_bring_its_old_session_to_the_front(
+    claude: FakeClaude, user_store: backtrail.Store
+) -> None:
+    made = going_back.rewind(user_store, claude.read(user_store), 3)
+    assert made.fork is not None and made.fork.session_id is not None
+    claude.tell(user_store, "SessionEnd", reason="prompt_input_exit")
+    assert newest(user_store, claude) == made.fork.session_id
+    going_back.undo(user_store, claude.project)
+    assert newest(user_store, claude) == claude.session_id
+    going_back.redo(user_store, claude.project)
+    claude.tell(user_store, "SessionEnd", reason="prompt_input_exit")
+    assert newest(user_store, claude) == made.fork.session_id
+    claude.turn(user_store, 4, {"a.txt": "the old session goes on"})
+    assert newest(user_store, claude) == claude.session_id
+    claude.tell(user_store, "SessionEnd", reason="prompt_input_exit")
+    assert newest(user_store, claude) == claude.session_id
