@@ -113,6 +113,15 @@ def test_a_copy_of_geminis_transcript_drops_the_turn_by_geminis_own_line(home: P
     assert Path(str(made.path)).name.endswith(f"-{str(made.session_id)[:8]}.jsonl")
 
 
+def test_a_session_of_gemini_that_was_resumed_in_a_later_minute_is_found_in_its_first_transcript(home: Path) -> None:
+    path = put_session("gemini", home)
+    stub = path.with_name(f"session-2026-11-19T00-00-{SESSIONS['gemini'][:8]}.jsonl")
+    stub.write_bytes(path.read_bytes().splitlines(keepends=True)[0])
+    made = fork("gemini", point(stub, "gemini", GEMINI_TURNS[1], GEMINI_TURNS[0]), nothing)
+    assert lines_of(made)[-1] == {"$rewindTo": GEMINI_TURNS[1]}
+    assert len(lines_of(made)) == len(recorded_lines("gemini")) + 1
+
+
 def test_a_turn_that_gemini_has_dropped_already_is_refused(home: Path) -> None:
     lines = [*recorded_lines("gemini"), {"$rewindTo": GEMINI_TURNS[1]}]
     path = put_session("gemini", home, lines)

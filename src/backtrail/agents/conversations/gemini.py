@@ -49,8 +49,7 @@ def resumed(session_id: str | None) -> Fork:
 
 def fork(point: CutPoint, announce: Announce) -> Fork:
     """Copy the transcript, and drop the turn from the copy."""
-    data = read_transcript(point.transcript)
-    messages = _messages(data)
+    data, messages = _read(point)
     dropped = next((i for i, message in enumerate(messages) if message.get("id") in point.dropped), None)
     prompts = [message.get("id") for message in messages if _is_prompt(message)]
     if not point.dropped and prompts and prompts[-1] in point.kept:
@@ -74,6 +73,21 @@ def fork(point: CutPoint, announce: Announce) -> Fork:
     announce(made)
     write_copy(path, copy)
     return made
+
+
+def _read(point: CutPoint) -> tuple[bytes, list[dict[str, Any]]]:
+    """The transcript, and its messages. A session that is resumed in a later minute than it was begun in tells of a file
+    of that minute, has nothing in it, and goes on in the first one: there may be several with the session's id."""
+    found = []
+    path = Path(point.transcript or "")
+    others = sorted(path.parent.glob(f"session-*-{point.session_id[:8]}.jsonl")) if point.transcript else []
+    for each in [point.transcript, *(str(other) for other in others if other != path)]:
+        data = read_transcript(each)
+        messages = _messages(data)
+        if not {message.get("id") for message in messages}.isdisjoint((*point.dropped, *point.kept)):
+            return data, messages
+        found.append((data, messages))
+    return found[0]
 
 
 def _decode(line: bytes) -> dict[str, Any]:
