@@ -1,8 +1,9 @@
 """`backtrail hook`, killed just before one of its calls that reach the disk: `doomed_hook.py ORDER hook AGENT`.
 
 ORDER is a file with a number: so many calls on files in hidden folders of a directory `home` (backtrail's store, log,
-locks and caches) are let pass, and the next one is the end, by SIGKILL. Without the file, or without a number in it, the hook is an ordinary one. The process must have
-been started with the shim of `fix_faulty_disk`, which sees what SQLite does as well.
+locks and caches) are let pass, and the next one is the end, by SIGKILL. Without the file, or without a number in it,
+the hook is an ordinary one. The process must have been started with the shim of `fix_faulty_disk`, which sees what
+SQLite does as well.
 """
 
 from __future__ import annotations

@@ -142,7 +142,8 @@ def _asked_tool(text: str, declared: list[Any]) -> tuple[str, dict[str, Any]] | 
     tool, arguments = found[-1]
     names = [name for name in declared if isinstance(name, str)]
     named = [name for name in names if name.endswith((f"backtrail__{tool}", f"backtrail_{tool}"))]
-    return (named[0] if named else f"mcp__backtrail__{tool}"), json.loads(arguments)
+    plain = arguments.replace('\\"', '"')  # `opencode run` quotes what has spaces
+    return (named[0] if named else f"mcp__backtrail__{tool}"), json.loads(plain)
 
 
 class _Handler(BaseHTTPRequestHandler):

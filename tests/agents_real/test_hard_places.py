@@ -140,7 +140,11 @@ def test_an_agent_works_on_while_the_disk_of_the_store_is_full(
             assert contents(home) == before
         home.run("backtrail", "verify", "-s", str(data / "agents.db"))
         home.prompt(agent, "PROMPT-three RUN:echo three > a.txt ENDRUN", session)
-        assert without_replies(model.last_shown("PROMPT-three"))[:3] == ["PROMPT-one", "ran echo one > a.txt", "PROMPT-two"]
+        assert without_replies(model.last_shown("PROMPT-three"))[:3] == [
+            "PROMPT-one",
+            "ran echo one > a.txt",
+            "PROMPT-two",
+        ]
         prompts = turns_of(home)
         assert (prompts[0], prompts[-1]) == ("PROMPT-one", "PROMPT-three")
         newest = backtrail(home, "log")["turns"][0]["number"]

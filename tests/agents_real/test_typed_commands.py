@@ -35,7 +35,9 @@ def test_a_rewind_that_is_typed_as_a_prompt_is_answered_without_the_model(
     assert contents(home) == {"a.txt": "one\n"}
     new = newest_session(home)
     assert new != session and turns_of(home) == ["PROMPT-one"]
-    if agent != "codex":  # `codex exec` shows only that the prompt was blocked
+    if agent == "opencode":  # `opencode run` shows an error; the answer is a message of the session
+        assert "went back: now before turn 2" in stored_by_opencode(home)
+    elif agent != "codex":  # `codex exec` shows only that the prompt was blocked
         assert "PROMPT-two" in listed, listed
         assert new in printed, printed
     assert not [request for request in model.requests[asked:] if "backtrail" in json.dumps(request.body)[-2000:]]
@@ -48,6 +50,11 @@ def test_a_rewind_that_is_typed_as_a_prompt_is_answered_without_the_model(
     type_command(home, agent, "backtrail redo", session)
     assert contents(home) == {"a.txt": "three\n"}
     assert newest_session(home) == new
+
+
+def stored_by_opencode(home: AgentHome) -> str:
+    folder = home.home / ".local/share/opencode"
+    return "".join(path.read_bytes().decode(errors="replace") for path in folder.glob("opencode.db*"))
 
 
 def sessions_of_gemini(home: AgentHome) -> set[str]:

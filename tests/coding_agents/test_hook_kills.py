@@ -1,4 +1,4 @@
-"""The hook, killed before each of its calls that reach the disk: what was saved before stays whole, and work goes on."""
+"""The hook, killed before any of its calls that reach the disk: what was saved stays whole, and work goes on."""
 
 from __future__ import annotations
 

@@ -14,7 +14,16 @@ from .test_mcp import Agent, agent, connected, store, token_in
 __all__ = ["agent", "connected", "store"]
 
 HUGE = "x" * 3_000_000
-ODD_TEXTS: list[Any] = [HUGE, "\0", "../../../etc/passwd", "claude/../../x", "{}", "%s%n", "'; drop table heads; --", ""]
+ODD_TEXTS: list[Any] = [
+    HUGE,
+    "\0",
+    "../../../etc/passwd",
+    "claude/../../x",
+    "{}",
+    "%s%n",
+    "'; drop table heads; --",
+    "",
+]
 WRONG_TYPES: list[Any] = [None, True, 1.5, "two", "", [], [1], {}, {"turn": 2}, -1, 0, 10**30, "2\n"]
 
 
@@ -75,7 +84,7 @@ def test_a_plan_is_bound_to_the_contents_of_the_files_and_to_its_own_tool_turn_a
         ("revert_turn", 3): token_in(connected.call("revert_turn", turn=3)),
     }
     before = state(connected, store)
-    for (tool, turn), _ in tokens.items():
+    for tool, turn in tokens:
         for other, token in tokens.items():
             if other != (tool, turn):
                 told = connected.call(tool, fails=True, turn=turn, token=token)

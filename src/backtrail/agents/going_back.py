@@ -86,9 +86,7 @@ def rewind(
             return with_cut(plan, turn) if conversation else plan
         check_token(token, plan)
         expect = None if token is None or planned is None else planned.plan
-        step = _Rewind(
-            store, session, turn, before, journal, files=files, keep_untracked=keep_untracked, expect=expect
-        )
+        step = _Rewind(store, session, turn, before, journal, files=files, keep_untracked=keep_untracked, expect=expect)
         made: Fork | None = None
         if conversation:
             try:

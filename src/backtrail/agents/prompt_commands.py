@@ -58,7 +58,11 @@ def parse(prompt: str | None) -> Command | None:
     if found is None or not _FLAGS[found["verb"]].issuperset(flags := found["flags"].split()):
         return None
     turn = None if found["turn"] is None else int(found["turn"])
-    return None if found["verb"] in ("undo", "redo") and turn is not None else Command(found["verb"], turn, frozenset(flags))
+    return (
+        None
+        if found["verb"] in ("undo", "redo") and turn is not None
+        else Command(found["verb"], turn, frozenset(flags))
+    )
 
 
 def answer(store: Store, event: Event, command: Command) -> str:

@@ -92,4 +92,6 @@ async def sweep_if_due(context: Context, lineage: str, window: KeepLastWindow) -
     except BacktrailError as error:
         import logging  # hardly any process needs it
 
-        logging.getLogger(__name__).warning("the sweep of %r after a save failed and is left to the next one: %s", lineage, error)
+        logging.getLogger(__name__).warning(
+            "the sweep of %r after a save failed and is left to the next one: %s", lineage, error
+        )

@@ -105,13 +105,14 @@ class Restorer:
         changes = Changes(listed, left, None, dry_run, plan=plan.digest)
         if expect is not None and expect != changes.plan:
             raise Conflict(
-                self._journal.name, message="files have changed since the plan was made: look again; nothing was changed"
+                self._journal.name,
+                message="files have changed since the plan was made: look again; nothing was changed",
             )
         if dry_run or (move is None and undoes is None and not plan.steps):
             return changes
         if move is not None and await move.state() != "ready":
             raise _moved_error(move)
-        steps, expect = self._expected(plan.steps, scan)
+        steps, signatures = self._expected(plan.steps, scan)
         intent = RestoreIntent(
             [(op.path, op.old, op.new) for op in steps],
             target.tree if steps else scan.tree,
@@ -123,7 +124,7 @@ class Restorer:
         opened = await self._open_intent(scan, intent)
         await self._scanner.remember(scan)
         try:
-            await self._apply(steps, expect)
+            await self._apply(steps, signatures)
             moved = move is None or await move.make()
         except (BacktrailError, OSError) as error:
             raise await self._failed(opened, intent, error) from error

@@ -76,8 +76,8 @@ def fork(point: CutPoint, announce: Announce) -> Fork:
 
 
 def _read(point: CutPoint) -> tuple[bytes, list[dict[str, Any]]]:
-    """The transcript, and its messages. A session that is resumed in a later minute than it was begun in tells of a file
-    of that minute, has nothing in it, and goes on in the first one: there may be several with the session's id."""
+    """The transcript, and its messages. A session that is resumed in a later minute than it was begun in tells of a
+    file of that minute, has nothing in it, and goes on in the first one: there may be several with the session's id."""
     found = []
     path = Path(point.transcript or "")
     others = sorted(path.parent.glob(f"session-*-{point.session_id[:8]}.jsonl")) if point.transcript else []
