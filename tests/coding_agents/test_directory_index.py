@@ -61,7 +61,8 @@ def test_sessions_that_were_deleted_are_passed_over(tmp_path: Path, user_store: 
 def test_a_store_without_notes_gets_them_from_its_sessions(tmp_path: Path, user_store: backtrail.Store) -> None:
     for name in ("one", "two"):
         FakeAgent(tmp_path, session=name, project=f"in-{name}").tell(user_store, "UserPromptSubmit")
-    user_store.thread(directory_index.THREAD).delete()
+    for info in user_store.threads(directory_index.COMPLETE):
+        user_store.thread(info.id).delete()
     assert newest(user_store, tmp_path / "in-one") == "claude/one"
     FakeAgent(tmp_path, "codex", "three", "in-three").tell(user_store, "UserPromptSubmit")
     assert directory_index.find(user_store, str(tmp_path / "in-one")) == ["claude/one"]
