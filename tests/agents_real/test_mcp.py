@@ -40,7 +40,9 @@ def test_an_agent_looks_at_its_own_session_and_takes_its_files_back(
     assert f"session {agent}/{session}" in listed and "PROMPT-one" in listed and "PROMPT-two" in listed
     planned = answer_to(home, model, agent, session, 'restore_files {"turn": 2}')
     assert (home.project / "a.txt").read_text() == "two\n"
-    token = re.findall(r"token='([0-9a-f]+)'", planned)[-1]
+    tokens = re.findall(r"token='([0-9a-f]+)'", planned)
+    assert tokens, planned
+    token = tokens[-1]
     answer_to(home, model, agent, session, f'restore_files {{"turn": 2, "token": "{token}"}}')
     assert (home.project / "a.txt").read_text() == "one\n"
     told = json.loads(home.run("backtrail", "agents", "status", agent, "--json").stdout)["data"]["agents"][0]
