@@ -15,9 +15,16 @@ from .test_going_back import MakeHome, backtrail, contents, newest_session, turn
 
 
 def type_command(home: AgentHome, agent: str, text: str, session: str) -> str:
-    """Send a prompt that may end with an error; what was printed."""
+    """Send a prompt that may end with an error; what was printed. On a crowded machine the agent is let go before the
+    hook is done: its log tells when it is."""
+    log = home.home / ".local/share/backtrail/hook.log"
+    answered = log.read_text().count('"answered"')
     process = home.start(*prompt_command(agent, text, session))
     printed: str = process.communicate(timeout=PATIENCE)[0]
+    deadline = time.monotonic() + PATIENCE
+    while log.read_text().count('"answered"') == answered:
+        assert time.monotonic() < deadline, printed
+        time.sleep(0.1)
     return printed
 
 
