@@ -131,12 +131,13 @@ test-adapters-newest:
 test-suites: $(SUITES_READY)
 	$(SUITES)/bin/python tests/adapters/suites/run.py $(ARGS)
 
-# In a network of its own, in which only loopback is reachable: the agents ask a model server of the tests.
+# In a network of its own, in which only loopback is reachable: the agents ask a model server of the tests. With mounts
+# of its own too: some tests fill a small disk. Every test takes long and needs no other, so they are spread one by one.
 PROGRAMS ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/backtrail-tests/agents
 test-agents: $(READY)
 	PYTHONPATH=tests $(BIN)/python -m agents_real.programs "$(PROGRAMS)"
-	BACKTRAIL_TEST_PROGRAMS="$(PROGRAMS)" unshare --net --map-root-user sh -c 'ip link set lo up && exec "$$@"' sh \
-		$(BIN)/python -m pytest $(SPREAD) -m agents --timeout 3600 tests/agents_real $(ARGS)
+	BACKTRAIL_TEST_PROGRAMS="$(PROGRAMS)" unshare --net --mount --map-root-user sh -c 'ip link set lo up && exec "$$@"' sh \
+		$(BIN)/python -m pytest -n $(JOBS) --dist worksteal -m agents --timeout 3600 tests/agents_real $(ARGS)
 
 demo: $(READY)
 	$(BIN)/python examples/demo.py $(ARGS)

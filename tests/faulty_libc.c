@@ -1,13 +1,15 @@
 /* A C library whose file calls fail when they are told to: loaded with LD_PRELOAD into a process of a test.
 
-   Two uses. `faults_arm` chooses calls (a mask), files (by a part of their path) and a fault: an error number, or a short
-   read or write; it spares the first `skip` matching calls and then fails `times` of them. `faults_log` appends the path
+   Two uses. `faults_arm` chooses calls (a mask), files (by a part of their path) and a fault: an error number, -1 for the
+   end of the process by SIGKILL, or a short read or write; it spares the first `skip` matching calls and then fails
+   `times` of them. `faults_log` appends the path
    of everything that is created or renamed to a file. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -37,6 +39,7 @@ static int strikes(int call, const char *path) {
     if (!(mask & call) || !strstr(path, part)) return 0;
     seen++;
     if (seen <= skip || seen > skip + times) return 0;
+    if (fault < 0) kill(getpid(), SIGKILL);
     errno = fault;
     return 1;
 }

@@ -22,6 +22,7 @@ from typing import Any
 
 TESTS = Path(__file__).parent
 PATIENCE = 600  # seconds
+KILL = -1  #: in the place of an error number: the process ends by SIGKILL
 
 
 class Calls(IntFlag):
@@ -36,7 +37,8 @@ class Calls(IntFlag):
 
 
 @functools.cache
-def _library() -> Path:
+def library() -> Path:
+    """The shim, compiled."""
     out = Path(tempfile.mkdtemp(prefix="backtrail-faults-")) / "faulty_libc.so"
     source = TESTS / "faulty_libc.c"
     subprocess.run(["gcc", "-Wall", "-Wextra", "-O1", "-shared", "-fPIC", "-o", out, source, "-ldl"], check=True)
@@ -52,7 +54,7 @@ def in_shim(function: Callable[..., None], *args: str) -> str:
     module = Path(here.__file__).stem
     ran = subprocess.run(
         [sys.executable, "-c", code, module, function.__name__, *args],
-        env={**os.environ, "LD_PRELOAD": str(_library()), "PYTHONPATH": os.pathsep.join(folders)},
+        env={**os.environ, "LD_PRELOAD": str(library()), "PYTHONPATH": os.pathsep.join(folders)},
         capture_output=True,
         text=True,
         timeout=PATIENCE,
@@ -76,6 +78,12 @@ class Faults:
         self._c.faults_disarm.restype = ctypes.c_long
         self.seen = 0  #: matching calls during the last fault
 
+    def arm(
+        self, calls: Calls, part: str, error: int, *, short: bool = False, skip: int = 0, times: int = 1 << 40
+    ) -> None:
+        """The same as `on`, for good, and for processes that this one forks."""
+        self._c.faults_arm(int(calls), os.fsencode(part), error, short, skip, times)
+
     @contextmanager
     def on(
         self,
@@ -88,7 +96,7 @@ class Faults:
         times: int = 1 << 40,
     ) -> Iterator[None]:
         """Inside the block, calls on paths that contain `part` fail: after `skip` of them, for `times` calls."""
-        self._c.faults_arm(int(calls), os.fsencode(part), error, short, skip, times)
+        self.arm(calls, part, error, short=short, skip=skip, times=times)
         try:
             yield
         finally:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import html
 from collections.abc import Iterable, Sequence
 
 _CELL = "text-align:left;vertical-align:top;padding:2px 10px 2px 0"
@@ -20,4 +19,6 @@ def html_table(title: str, rows: Iterable[Sequence[object]], heading: Sequence[s
 
 
 def _text(value: object) -> str:
+    import html
+
     return html.escape(str(value).encode("utf-8", "replace").decode("utf-8"))

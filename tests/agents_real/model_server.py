@@ -142,7 +142,8 @@ def _asked_tool(text: str, declared: list[Any]) -> tuple[str, dict[str, Any]] | 
     tool, arguments = found[-1]
     names = [name for name in declared if isinstance(name, str)]
     named = [name for name in names if name.endswith((f"backtrail__{tool}", f"backtrail_{tool}"))]
-    return (named[0] if named else f"mcp__backtrail__{tool}"), json.loads(arguments)
+    plain = arguments.replace('\\"', '"')  # `opencode run` quotes what has spaces
+    return (named[0] if named else f"mcp__backtrail__{tool}"), json.loads(plain)
 
 
 class _Handler(BaseHTTPRequestHandler):
@@ -267,12 +268,16 @@ class _Handler(BaseHTTPRequestHandler):
     def _chat(self, body: dict[str, Any], number: int) -> None:
         last = body["messages"][-1]
         has_shell = any(tool.get("function", {}).get("name") == "bash" for tool in body.get("tools", []))
-        command = _asked_command(_text(last.get("content"))) if has_shell and last["role"] == "user" else None
+        declared = [tool.get("function", {}).get("name") for tool in body.get("tools", [])]
+        is_prompt = has_shell and last["role"] == "user"
+        command = _asked_command(_text(last.get("content"))) if is_prompt else None
+        asked = _asked_tool(_text(last.get("content")), declared) if is_prompt else None
         delta: dict[str, Any]
-        if command is None:
+        if command is None and asked is None:
             delta, reason = {"role": "assistant", "content": f"reply number {number}"}, "stop"
         else:
-            function = {"name": "bash", "arguments": json.dumps({"command": command, "description": "as asked"})}
+            name, arguments = asked or ("bash", {"command": command, "description": "as asked"})
+            function = {"name": name, "arguments": json.dumps(arguments)}
             call = {"index": 0, "id": f"call_{number}", "type": "function", "function": function}
             delta, reason = {"role": "assistant", "tool_calls": [call]}, "tool_calls"
         base = {"id": f"c{number}", "object": "chat.completion.chunk", "created": 1, "model": "m"}
@@ -288,10 +293,11 @@ class _Handler(BaseHTTPRequestHandler):
         last = (body.get("contents") or [{}])[-1]
         declared = [f.get("name") for tool in body.get("tools", []) for f in tool.get("functionDeclarations", [])]
         command = _asked_command(_text(last.get("parts"))) if "run_shell_command" in declared else None
+        asked = _asked_tool(_text(last.get("parts")), declared) if "run_shell_command" in declared else None
         part: dict[str, Any] = {"text": f"reply number {number}"}
-        if command is not None:
-            arguments = {"command": command, "description": "as asked"}
-            part = {"functionCall": {"name": "run_shell_command", "args": arguments}}
+        if command is not None or asked is not None:
+            name, arguments = asked or ("run_shell_command", {"command": command, "description": "as asked"})
+            part = {"functionCall": {"name": name, "args": arguments}}
         answer = {
             "candidates": [{"content": {"role": "model", "parts": [part]}, "finishReason": "STOP", "index": 0}],
             "usageMetadata": {"promptTokenCount": 1, "candidatesTokenCount": 1, "totalTokenCount": 2},

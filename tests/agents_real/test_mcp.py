@@ -9,7 +9,7 @@ from collections.abc import Callable
 import pytest
 
 from .model_server import ModelServer
-from .programs import AgentHome
+from .programs import AGENTS, AgentHome
 
 MakeHome = Callable[..., AgentHome]
 
@@ -20,10 +20,10 @@ def answer_to(home: AgentHome, model: ModelServer, agent: str, session: str | No
     home.prompt(agent, f"PROMPT-call CALL:{call} ENDCALL", session)
     last = model.requests[-1]
     assert len(model.requests) > before + 1, json.dumps(last.body)[-3000:]
-    return json.dumps((last.body.get("messages") or last.body["input"])[-3:])
+    return json.dumps((last.body.get("messages") or last.body.get("input") or last.body["contents"])[-3:])
 
 
-@pytest.mark.parametrize("agent", ["claude", "codex"])
+@pytest.mark.parametrize("agent", AGENTS)
 def test_an_agent_looks_at_its_own_session_and_takes_its_files_back(
     agent: str, make_home: MakeHome, model: ModelServer
 ) -> None:
@@ -40,6 +40,10 @@ def test_an_agent_looks_at_its_own_session_and_takes_its_files_back(
     assert f"session {agent}/{session}" in listed and "PROMPT-one" in listed and "PROMPT-two" in listed
     planned = answer_to(home, model, agent, session, 'restore_files {"turn": 2}')
     assert (home.project / "a.txt").read_text() == "two\n"
-    token = re.findall(r"token='([0-9a-f]+)'", planned)[-1]
+    tokens = re.findall(r"token='([0-9a-f]+)'", planned)
+    assert tokens, planned
+    token = tokens[-1]
     answer_to(home, model, agent, session, f'restore_files {{"turn": 2, "token": "{token}"}}')
     assert (home.project / "a.txt").read_text() == "one\n"
+    told = json.loads(home.run("backtrail", "agents", "status", agent, "--json").stdout)["data"]["agents"][0]
+    assert told["tools"] is True

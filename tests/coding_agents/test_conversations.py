@@ -22,7 +22,8 @@ GEMINI_TURNS = ["72ff4773-70d2-4bbc-a01c-0dfa0b4164d3", "b0b64391-15db-4b3d-b556
 
 
 def point(path: Path, agent: str, first_dropped: str | None, last_kept: str | None) -> CutPoint:
-    return CutPoint(SESSIONS[agent], str(path), str(path.parent), first_dropped, last_kept)
+    dropped, kept = (() if id is None else (id,) for id in (first_dropped, last_kept))
+    return CutPoint(SESSIONS[agent], str(path), str(path.parent), dropped, kept)
 
 
 def lines_of(made: Fork) -> list[dict[str, Any]]:
@@ -112,6 +113,15 @@ def test_a_copy_of_geminis_transcript_drops_the_turn_by_geminis_own_line(home: P
     assert Path(str(made.path)).name.endswith(f"-{str(made.session_id)[:8]}.jsonl")
 
 
+def test_a_session_of_gemini_that_was_resumed_in_a_later_minute_is_found_in_its_first_transcript(home: Path) -> None:
+    path = put_session("gemini", home)
+    stub = path.with_name(f"session-2026-11-19T00-00-{SESSIONS['gemini'][:8]}.jsonl")
+    stub.write_bytes(path.read_bytes().splitlines(keepends=True)[0])
+    made = fork("gemini", point(stub, "gemini", GEMINI_TURNS[1], GEMINI_TURNS[0]), nothing)
+    assert lines_of(made)[-1] == {"$rewindTo": GEMINI_TURNS[1]}
+    assert len(lines_of(made)) == len(recorded_lines("gemini")) + 1
+
+
 def test_a_turn_that_gemini_has_dropped_already_is_refused(home: Path) -> None:
     lines = [*recorded_lines("gemini"), {"$rewindTo": GEMINI_TURNS[1]}]
     path = put_session("gemini", home, lines)
@@ -168,6 +178,20 @@ def test_a_turn_that_the_agent_was_killed_in_before_it_wrote_it_down_leaves_all_
     assert len(lines_of(made)) == second - queued
 
 
+@pytest.mark.parametrize("agent", ["claude", "gemini"])
+def test_turns_that_the_agent_never_wrote_down_are_passed_over_on_both_sides_of_the_cut(agent: Any, home: Path) -> None:
+    path = put_session(agent, home)
+    turns = CLAUDE_TURNS if agent == "claude" else GEMINI_TURNS
+    wanted = _anonymous(fork(agent, point(path, agent, turns[1], turns[0]), nothing))
+    for dropped, kept in ((("never", turns[1]), (turns[0],)), ((turns[1],), (turns[0], "never"))):
+        made = fork(agent, CutPoint(SESSIONS[agent], str(path), str(path.parent), dropped, kept), nothing)
+        assert _anonymous(made) == wanted
+
+
+def _anonymous(made: Any) -> str:
+    return Path(made.path).read_text().replace(made.session_id, "the session")
+
+
 def test_a_session_that_somebody_has_continued_is_not_discarded(home: Path) -> None:
     path = put_session("claude", home)
     made = fork("claude", point(path, "claude", CLAUDE_TURNS[1], CLAUDE_TURNS[0]), nothing)
@@ -222,7 +246,7 @@ def test_codex_is_asked_for_the_fork_and_its_refusal_is_told(
     program.write_text(PROGRAM.format(python=sys.executable, mode=mode))
     program.chmod(0o755)
     monkeypatch.setenv("PATH", str(home))
-    cut = CutPoint("old-thread", None, str(home), "turn-2", "turn-1")
+    cut = CutPoint("old-thread", None, str(home), ("turn-2",), ("turn-1",))
     if told is None:
         assert fork("codex", cut, nothing).resume == ("codex", "resume", "new-thread")
     else:
@@ -236,4 +260,4 @@ def test_opencode_that_does_not_start_is_told(home: Path, monkeypatch: pytest.Mo
     program.chmod(0o755)
     monkeypatch.setenv("PATH", str(home))
     with pytest.raises(CannotFork, match="ended before it said where it listens"):
-        fork("opencode", CutPoint("ses_1", None, str(home), "msg_2", "msg_1"), nothing)
+        fork("opencode", CutPoint("ses_1", None, str(home), ("msg_2",), ("msg_1",)), nothing)

@@ -128,6 +128,10 @@ def test_a_dry_run_tells_what_changes_what_is_removed_and_what_is_kept_and_does_
 def test_a_plan_is_carried_out_only_if_it_is_still_the_same(claude: FakeClaude, user_store: backtrail.Store) -> None:
     session = claude.read(user_store)
     plan = going_back.rewind(user_store, session, 2, dry_run=True)
+    claude.write("a.txt", "eerht")  # the same files would change, but one of them is another by now
+    with pytest.raises(Conflict, match="the plan is another one by now"):
+        going_back.rewind(user_store, session, 2, token=plan.token)
+    assert claude.contents() == AFTER_THREE | {"a.txt": "eerht"}
     claude.write("a.txt", "edited meanwhile")
     claude.write("more.txt", "made meanwhile")
     with pytest.raises(Conflict, match="the plan is another one by now"):

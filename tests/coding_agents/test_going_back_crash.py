@@ -99,6 +99,15 @@ def _undo(store: Any, session: AgentSession) -> None:
     going_back.undo(store, session.cwd)
 
 
+def _redo(store: Any, session: AgentSession) -> None:
+    going_back.redo(store, session.cwd)
+
+
+def _rewind_and_undo(store: Any, session: AgentSession) -> None:
+    _rewind(store, session)
+    _undo(store, session)
+
+
 def _revert(store: Any, session: AgentSession) -> None:
     going_back.revert(store, session, 3)
 
@@ -111,6 +120,7 @@ CASES = {
     "rewind": (_rewind, None, (AFTER_TWO, False, 2)),
     "conversation": (_conversation, None, (AFTER_THREE, False, 2)),
     "undo": (_undo, _rewind, (AFTER_THREE, True, 2)),
+    "redo": (_redo, _rewind_and_undo, (AFTER_TWO, False, 2)),
     "revert": (_revert, None, (AFTER_TWO, True, 1)),
 }
 

@@ -102,7 +102,7 @@ def test_checkpoints_and_threads_have_the_sessions_own_times(store: Any, home: P
     assert times == sorted(times)
     day = "2026-11-18" if agent == "opencode" else "2026-11-16"
     assert {f"{time:%Y-%m-%d}" for time in times} == {day}
-    [info] = store.threads()
+    [info] = store.threads(f"{agent}/")
     assert f"{info.created_at:%Y-%m-%d}" == f"{info.updated_at:%Y-%m-%d}" == day
 
 

@@ -13,6 +13,7 @@ from backtrail.agents.events import AGENTS, Agent
 from backtrail.agents.install.mcp_servers import has_server, server_file, with_server, without_server
 from backtrail.agents.install.programs import program, server_command
 from backtrail.agents.install.settings import apply, is_installed, plan_install, plan_server, plan_uninstall
+from backtrail.agents.install.status import report
 from backtrail.errors import InvalidInput
 
 agents = pytest.mark.parametrize("agent", AGENTS)
@@ -123,3 +124,18 @@ def test_the_servers_of_claude_are_beside_its_directory_unless_that_was_moved(
     assert server_file(program("claude")) == home / ".claude.json"
     monkeypatch.setenv("CLAUDE_CONFIG_DIR", str(home / "elsewhere"))
     assert server_file(program("claude")) == home / "elsewhere" / ".claude.json"
+
+
+@agents
+def test_the_status_tells_whether_the_tools_are_registered_and_can_start(agent: Agent, home: Path) -> None:
+    one = program(agent)
+    assert report([agent]).agents[0].tools is False
+    for edit in plan_server(plan_install(one, f"/opt/backtrail hook {agent}"), one, [*WORDS, agent]):
+        apply(edit)
+    status = report([agent]).agents[0]
+    assert (status.tools, status.tools_file) == (True, str(server_file(one)))
+    assert any("the program that the tools are started with is gone" in line for line in status.to_do)
+    server_file(one).write_text("{")
+    status = report([agent]).agents[0]
+    assert status.tools is False
+    assert len([line for line in status.to_do if str(server_file(one)) in line and "correct it first" in line]) == 1

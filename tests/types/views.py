@@ -143,6 +143,7 @@ def workspaces(store: backtrail.Store, saved: backtrail.Checkpoint) -> None:
     assert_type(ws.diff("0190", saved), FileDiff)
     assert_type(ws.revert(ws.snapshot(), saved), Changes)
     assert_type(ws.undo(), Changes)
+    assert_type(ws.redo(expect=ws.redo(dry_run=True).plan), Changes)
     assert_type(ws.status(), Status)
     sources: list[Files] = [ws, ws.snapshot(), "0190@project"]
     for files in sources:

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 import backtrail
-from backtrail.errors import CheckpointNotFound, FilesError, LockTimeout, NoCheckpoint
+from backtrail.errors import CheckpointNotFound, Conflict, FilesError, LockTimeout, NoCheckpoint
 from backtrail.workspace import apply
 from backtrail.workspace.lock import acquire
 from fix_children import run
@@ -76,6 +76,41 @@ def test_restores_are_undone_one_by_one_and_an_undo_can_be_restored_over(project
     assert project.read("f") == "3"
     project.ws.restore(redo)
     assert project.read("f") == "2"
+
+
+def test_an_undo_is_taken_back_by_redo_until_another_snapshot_is_restored(project: Project) -> None:
+    project.write("f", "1")
+    one = project.ws.snapshot()
+    project.write("f", "2")
+    project.ws.restore(one)
+    with pytest.raises(NoCheckpoint):
+        project.ws.redo()
+    project.ws.undo()
+    project.ws.redo()
+    assert project.read("f") == "1"
+    with pytest.raises(NoCheckpoint):
+        project.ws.redo()
+    project.ws.undo()
+    assert project.read("f") == "2"
+    project.ws.redo(dry_run=True)
+    assert project.read("f") == "2"
+    project.ws.restore(one)
+    with pytest.raises(NoCheckpoint):
+        project.ws.redo()
+
+
+def test_a_restore_that_expects_a_plan_does_just_that_or_nothing(project: Project) -> None:
+    project.write("f", "1")
+    one = project.ws.snapshot()
+    project.write("f", "2")
+    plan = project.ws.restore(one, dry_run=True).plan
+    project.write("f", "3")
+    with pytest.raises(Conflict, match="changed since the plan was made"):
+        project.ws.restore(one, expect=plan)
+    assert project.read("f") == "3" and project.ws.last_restore() is None
+    plan = project.ws.restore(one, dry_run=True).plan
+    done = project.ws.restore(one, expect=plan)
+    assert (project.read("f"), done.plan) == ("1", plan)
 
 
 def test_what_appeared_since_the_snapshot_is_removed_and_comes_back_with_undo(project: Project) -> None:

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from backtrail.agents import directory_index
 from backtrail.agents.events import Event, EventKind, prompt_label
 from backtrail.agents.transcripts import NewLines, Position, read_new
 from backtrail.errors import Conflict, EncodeError, FilesError, InvalidInput, LockTimeout, MissingExtra, UnsafePath
@@ -52,6 +53,7 @@ def capture(store: Store, event: Event, deadline: float | None = None) -> Captur
     files, missing = _snapshot(store, root)
     late = deadline is not None and time.monotonic() > deadline
     facts = _Facts(event, root, files, missing, late)
+    directory_index.note(store, root, event.thread_id)
     for attempt in range(_ATTEMPTS):
         try:
             return _Capture(store, facts).save()

@@ -14,21 +14,27 @@ from backtrail.agents.sessions import AgentSession, Turn
 from backtrail.agents.transcripts import UNPARSED, parse_line
 
 _TRANSCRIPTS = ("claude", "gemini")  # agents whose sessions are what their transcripts say
-_OURS = ("restore", "revert", "undo")  # events of going back that leave the conversation as it is
+_OURS = ("restore", "revert", "undo", "redo")  # events of going back that leave the conversation as it is
 
 
 def cut_point(session: AgentSession, turn: Turn) -> CutPoint:
     """The point before `turn`."""
-    kept = [each for each in session.turns() if each.number < turn.number]
-    last = kept[-1] if kept else None
-    transcript = transcript_of(session)
-    if session.agent == "gemini":
-        dropped_id = _gemini_id(session, turn, transcript)
-        last_id = None if last is None else _gemini_id(session, last, transcript)
+    turns, transcript = session.turns(), transcript_of(session)
+    kept = [each for each in turns if each.number < turn.number]
+    dropped = [each for each in turns if each.number >= turn.number]
+    if session.agent == "gemini":  # one id of each side is enough, and each has to be looked for
+        dropped_ids = _first(_gemini_id(session, each, transcript) for each in dropped)
+        kept_ids = _first(_gemini_id(session, each, transcript) for each in reversed(kept))
     else:
-        dropped_id, last_id = turn.turn_id, None if last is None else last.turn_id
+        dropped_ids = tuple(each.turn_id for each in dropped if each.turn_id is not None)
+        kept_ids = tuple(each.turn_id for each in kept if each.turn_id is not None)
     prompts = tuple(session.prompt(each) for each in (*kept, turn))
-    return CutPoint(session.session_id, transcript, session.cwd, dropped_id, last_id, prompts)
+    return CutPoint(session.session_id, transcript, session.cwd, dropped_ids, kept_ids, prompts)
+
+
+def _first(ids: Iterable[str | None]) -> tuple[str, ...]:
+    found = next((id for id in ids if id is not None), None)
+    return () if found is None else (found,)
 
 
 def transcript_of(session: AgentSession) -> str | None:

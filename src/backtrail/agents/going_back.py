@@ -1,7 +1,8 @@
 """Going back: the files and the conversation of a coding agent, together.
 
 `rewind` brings the files to what they were before a turn, and makes a new session of the agent that ends there.
-`revert` takes back what one turn did to the files, and keeps later work. `undo` takes back the newest of either.
+`revert` takes back what one turn did to the files, and keeps later work. `undo` takes back the newest of either, and
+`redo` the newest undo.
 
 Both halves happen, or neither. The new session is made first: nobody knows of it yet. Then one journaled restore
 changes the files and saves a checkpoint that tells of the rewind, in a thread for the new session that is forked off
@@ -13,45 +14,38 @@ The session that was rewound stays as it is, and a running agent keeps its conte
 
 from __future__ import annotations
 
-import hashlib
 import os
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 
-from backtrail.agents import conversations
+from backtrail.agents import conversations, directory_index
 from backtrail.agents.capture import agent_workspace
 from backtrail.agents.conversations import CannotFork, Fork
 from backtrail.agents.cut_points import bring_back_transcript, cut_point
 from backtrail.agents.events import thread_id
+from backtrail.agents.going_back_plan import (
+    Outcome,
+    check_token,
+    checkpoint_after,
+    checkpoint_before,
+    files_only,
+    notes_on,
+    plan_token,
+    running,
+    with_cut,
+)
 from backtrail.agents.rewind_journal import PendingRewind, RewindJournal, rewind_journal
-from backtrail.agents.sessions import AgentSession, Turn, newest_session, session_of, sessions
-from backtrail.errors import BacktrailError, CheckpointNotFound, Conflict, InvalidInput, NoCheckpoint
-from backtrail.model import counted
-from backtrail.render.session_turns import known_turn
+from backtrail.agents.sessions import AgentSession, Turn, newest_session, session_of
+from backtrail.errors import BacktrailError, CheckpointNotFound, InvalidInput, NoCheckpoint
 from backtrail.workspace import Changes, JointSave, Workspace
 
 if TYPE_CHECKING:
     from backtrail.model import Checkpoint
     from backtrail.store import Store
 
-Action = Literal["rewind", "revert", "undo"]
-_MANY_SESSIONS = 50  # of the newest ones, those that worked in the same directory are named
-
-
-class Outcome(msgspec.Struct, frozen=True, kw_only=True):
-    """What going back did, or would do."""
-
-    action: Action
-    session: AgentSession  #: the one to go on with
-    turn: int | None = None
-    prompt: str | None = None  #: of the turn that was left behind: to be sent again
-    changes: Changes | None = None  #: to the files; None if they are left alone
-    fork: Fork | None = None  #: the session of the agent to go on with, if it is another one
-    notes: tuple[str, ...] = ()  #: sentences that a person should read
-    token: str = ""  #: names this plan: with it, only this plan is carried out
-    dry_run: bool = False
+__all__ = ["Outcome", "recover", "redo", "revert", "rewind", "undo"]
 
 
 def rewind(
@@ -74,10 +68,10 @@ def rewind(
     with rewind_journal(session.cwd) as journal:
         notes = [] if dry_run else _settle(store, session.cwd, journal)
         turn = session.turn(number)
-        before = _checkpoint_before(turn, session, files=files)
+        before = checkpoint_before(turn, session, files=files)
         workspace = session.workspace()
         planned = workspace.restore(before, dry_run=True, keep_untracked=keep_untracked) if files else None
-        notes += _notes_on(store, session, turn, files=files)
+        notes += notes_on(store, session, turn, files=files)
         plan = Outcome(
             action="rewind",
             session=session,
@@ -85,13 +79,14 @@ def rewind(
             prompt=session.prompt(turn),
             changes=planned,
             notes=tuple(notes),
-            token=_token("rewind", session, before.id, conversation, planned),
+            token=plan_token("rewind", session, before.id, conversation, planned),
             dry_run=dry_run,
         )
         if dry_run:
-            return _with_cut(plan, turn) if conversation else plan
-        _check_token(token, plan)
-        step = _Rewind(store, session, turn, before, journal, files=files, keep_untracked=keep_untracked)
+            return with_cut(plan, turn) if conversation else plan
+        check_token(token, plan)
+        expect = None if token is None or planned is None else planned.plan
+        step = _Rewind(store, session, turn, before, journal, files=files, keep_untracked=keep_untracked, expect=expect)
         made: Fork | None = None
         if conversation:
             try:
@@ -100,10 +95,10 @@ def rewind(
             except CannotFork as error:
                 if not files:
                     raise
-                notes.append(_files_only(session, error))
+                notes.append(files_only(session, error))
         changes = step.finish(workspace, made)
         continued = session if made is None or made.session_id is None else _session(store, session, made.session_id)
-        notes += _running(session, made)
+        notes += running(session, made)
         return msgspec.structs.replace(plan, session=continued, changes=changes, fork=made, notes=tuple(notes))
 
 
@@ -115,8 +110,8 @@ def revert(
     with rewind_journal(session.cwd) as journal:
         notes = [] if dry_run else _settle(store, session.cwd, journal)
         turn = session.turn(number)
-        before = _checkpoint_before(turn, session, files=True)
-        after = _checkpoint_after(turn, session)
+        before = checkpoint_before(turn, session, files=True)
+        after = checkpoint_after(turn, session)
         workspace = session.workspace()
         planned = workspace.revert(before, after, dry_run=True, merge=True)
         plan = Outcome(
@@ -125,14 +120,16 @@ def revert(
             turn=number,
             changes=planned,
             notes=tuple(notes),
-            token=_token("revert", session, before.id, after.id, planned),
+            token=plan_token("revert", session, before.id, after.id, planned),
             dry_run=dry_run,
         )
         if dry_run:
             return plan
-        _check_token(token, plan)
+        check_token(token, plan)
         save = _record(session, "revert", reverted=number)
-        changes = workspace.revert(before, after, merge=True, save=save) if planned else planned
+        expect = None if token is None else planned.plan
+        directory_index.note(store, session.cwd, save.thread)
+        changes = workspace.revert(before, after, merge=True, save=save, expect=expect) if planned else planned
         return msgspec.structs.replace(plan, changes=changes)
 
 
@@ -145,36 +142,67 @@ def undo(
     token: str | None = None,
 ) -> Outcome:
     """Take back the newest rewind or revert in a directory: its files, and with which session to go on."""
+    return _take_back(store, directory, "undo", keep_untracked=keep_untracked, dry_run=dry_run, token=token)
+
+
+def redo(
+    store: Store,
+    directory: str | os.PathLike[str],
+    *,
+    keep_untracked: bool = False,
+    dry_run: bool = False,
+    token: str | None = None,
+) -> Outcome:
+    """Take back the newest undo in a directory: files and session are again what they were before it."""
+    return _take_back(store, directory, "redo", keep_untracked=keep_untracked, dry_run=dry_run, token=token)
+
+
+def _take_back(
+    store: Store,
+    directory: str | os.PathLike[str],
+    action: Literal["undo", "redo"],
+    *,
+    keep_untracked: bool,
+    dry_run: bool,
+    token: str | None,
+) -> Outcome:
     found = newest_session(store, directory)
     if found is None:
         raise NoCheckpoint(f"no session of a coding agent was captured in {os.fspath(directory)}")
     with rewind_journal(found.cwd) as journal:
         notes = [] if dry_run else _settle(store, found.cwd, journal)
         workspace = found.workspace()
-        last = workspace.last_restore()
+        last = workspace.last_restore() if action == "undo" else workspace.last_undo()
         if last is None:
-            raise NoCheckpoint(f"there is nothing to undo in {found.cwd}: no rewind and no revert was made there")
+            what = "no rewind and no revert was made there" if action == "undo" else "no undo was made there since"
+            raise NoCheckpoint(f"there is nothing to {action} in {found.cwd}: {what}")
         told: Mapping[str, Any] = {}
+        left = found.thread_id  # the session that was gone on with
         if last.saved is not None:
-            told = store.thread(last.saved[0]).get(last.saved[1]).custom
-        session = session_of(store, str(told.get("of") or (last.saved or (found.thread_id,))[0])) or found
-        files = told.get("files") is not False
-        planned = workspace.undo(dry_run=True, keep_untracked=keep_untracked, files=files)
+            left = last.saved[0]
+            told = store.thread(left).get(last.saved[1]).custom
+        session = session_of(store, str(told.get("of") or left)) or found
+        files, conversation = told.get("files") is not False, told.get("conversation") is True
+        take_back = workspace.undo if action == "undo" else workspace.redo
+        planned = take_back(dry_run=True, keep_untracked=keep_untracked, files=files)
         what = f"{told.get('event', 'restore')} of {last.created_at.astimezone():%Y-%m-%d %H:%M}"
+        anew = action == "redo" and session.thread_id == left  # nothing was kept: any new session would do
         plan = Outcome(
-            action="undo",
+            action=action,
             session=session,
             changes=planned if files else None,
-            fork=conversations.resumed(session.agent, session.session_id) if told.get("conversation") else None,
+            fork=conversations.resumed(session.agent, None if anew else session.session_id) if conversation else None,
             notes=(*notes, f"this takes back the {what}" if dry_run else f"took back the {what}"),
-            token=_token("undo", session, last.id, planned),
+            token=plan_token(action, session, last.id, planned),
             dry_run=dry_run,
         )
         if dry_run:
             return plan
-        _check_token(token, plan)
-        save = _record(session, "undo", undoes=last.id)
-        changes = workspace.undo(keep_untracked=keep_untracked, files=files, save=save)
+        check_token(token, plan)
+        save = _record(session, action, undoes=last.id, of=left, files=files, conversation=conversation)
+        expect = None if token is None else planned.plan
+        directory_index.note(store, session.cwd, save.thread)
+        changes = take_back(keep_untracked=keep_untracked, files=files, save=save, expect=expect)
         try:
             more = _brought_back(session) if plan.fork is not None else []
         except CannotFork as error:
@@ -229,6 +257,7 @@ class _Rewind:
         *,
         files: bool,
         keep_untracked: bool,
+        expect: str | None,
     ) -> None:
         self._store = store
         self._session = session
@@ -237,6 +266,7 @@ class _Rewind:
         self._journal = journal
         self._files = files
         self._keep_untracked = keep_untracked
+        self._expect = expect
         self._save: JointSave | None = None
 
     def fork(self) -> Fork:
@@ -285,8 +315,11 @@ class _Rewind:
         """Restore the files and save the checkpoint, both or neither; without it, the new session is taken away."""
         save = self._checkpoint(made)
         try:
+            directory_index.note(self._store, self._session.cwd, save.thread)
             if self._files:
-                changes = workspace.restore(self._before, keep_untracked=self._keep_untracked, save=save)
+                changes = workspace.restore(
+                    self._before, keep_untracked=self._keep_untracked, save=save, expect=self._expect
+                )
             else:
                 workspace.save_only(save)
                 changes = None
@@ -315,94 +348,3 @@ def _record(session: AgentSession, event: str, **fields: Any) -> JointSave:
     kept: dict[str, Any] = {key: head.custom[key] for key in ("turn", "open", "turn_id", "cwd") if key in head.custom}
     custom = {"agent": session.agent, "event": event, **kept, **fields}
     return JointSave(thread=session.thread_id, after=head.id, custom=custom)
-
-
-def _checkpoint_before(turn: Turn, session: AgentSession, *, files: bool) -> Checkpoint:
-    if turn.before is None:
-        raise NoCheckpoint(f"the beginning of turn {turn.number} of {session.thread_id} was not captured")
-    if files and turn.before.files is None:
-        why = turn.before.custom.get("files_missing", "they were not captured")
-        raise NoCheckpoint(
-            f"the files before turn {turn.number} of {session.thread_id} are missing: {why}; "
-            "conversation only is what can go back"
-        )
-    return turn.before
-
-
-def _checkpoint_after(turn: Turn, session: AgentSession) -> Checkpoint:
-    if turn.after is None:
-        raise NoCheckpoint(f"turn {turn.number} of {session.thread_id} goes on: revert it when it has ended")
-    if turn.after.files is None:
-        why = turn.after.custom.get("files_missing", "they were not captured")
-        raise NoCheckpoint(f"the files after turn {turn.number} of {session.thread_id} are missing: {why}")
-    return turn.after
-
-
-def _with_cut(plan: Outcome, turn: Turn) -> Outcome:
-    """A plan that says beforehand if the conversation cannot be cut there."""
-    try:
-        point = cut_point(plan.session, turn)
-        if point.first_dropped is None and point.last_kept is None:
-            raise CannotFork("the agent's own ids of the turns were not recorded")
-    except CannotFork as error:
-        return msgspec.structs.replace(plan, notes=(*plan.notes, _files_only(plan.session, error)))
-    return plan
-
-
-def _files_only(session: AgentSession, error: CannotFork) -> str:
-    return f"only the files go back: the conversation of {session.agent} cannot be forked: {error}"
-
-
-def _running(session: AgentSession, made: Fork | None) -> list[str]:
-    if made is None:
-        return [f"a running {session.agent} does not know that the files have changed: tell it"]
-    return [f"a running {session.agent} keeps its old conversation until it resumes this one"]
-
-
-def _notes_on(store: Store, session: AgentSession, turn: Turn, *, files: bool) -> list[str]:
-    """What a person should know before the rewind."""
-    notes = []
-    head = session.head
-    if head.custom.get("open") is True:
-        notes.append(f"turn {known_turn(head.custom)} has not ended: the agent may be at work")
-    if files and turn.before is not None and (others := _others_since(store, session, turn.before)):
-        notes.append(
-            f"{', '.join(others)} worked in this directory since then: the files of "
-            f"{'that session go' if len(others) == 1 else counted(len(others), 'session') + ' go'} back as well; "
-            "`backtrail revert` takes back one turn only"
-        )
-    return notes
-
-
-def _others_since(store: Store, session: AgentSession, since: Checkpoint) -> list[str]:
-    """Other sessions that changed files in the same directory after a checkpoint."""
-    found = []
-    related = {session.thread_id, *(fork.thread_id for fork in session.thread.forks())}
-    for number, other in enumerate(sessions(store)):
-        head = other.head
-        if number >= _MANY_SESSIONS or head.created_at <= since.created_at:
-            break
-        if other.thread_id not in related and head.custom.get("cwd") == session.cwd:
-            found.append(other.thread_id)
-    return found
-
-
-def _token(*parts: Any) -> str:
-    """The name of a plan."""
-    plain = [part.thread_id if isinstance(part, AgentSession) else _plain(part) for part in parts]
-    return hashlib.blake2b(msgspec.msgpack.encode(plain), digest_size=8).hexdigest()
-
-
-def _plain(part: Any) -> Any:
-    if not isinstance(part, Changes):
-        return part
-    return [(os.fsencode(change.path), change.kind) for change in part.changes]
-
-
-def _check_token(token: str | None, plan: Outcome) -> None:
-    if token is not None and token != plan.token:
-        raise Conflict(
-            plan.session.thread_id,
-            message="the plan is another one by now: the files or the session have changed; nothing was done. "
-            "Look at the new plan, and use its token",
-        )

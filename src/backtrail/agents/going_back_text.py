@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from backtrail.agents.conversations import Fork
-from backtrail.agents.going_back import Outcome
+from backtrail.agents.going_back_plan import Outcome
 from backtrail.model import counted
 from backtrail.workspace import Changes
 
@@ -94,7 +94,8 @@ def _headline(outcome: Outcome) -> str:
     if outcome.action == "revert":
         verb = "would take back" if would else "took back"
         return f"{verb} what turn {outcome.turn} of {session} did to the files{files}"
-    return f"{'would go back' if would else 'went back'} to {session} and its files{files}"
+    way = "back" if outcome.action == "undo" else "forward"
+    return f"{f'would go {way}' if would else f'went {way}'} to {session} and its files{files}"
 
 
 def _indented(text: str) -> Sequence[str]:

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from backtrail.agents import directory_index
 from backtrail.agents.capture import MESSAGES, PROMPT, TRANSCRIPT, position_of
 from backtrail.agents.events import Agent, is_session_id, prompt_label, thread_id
 from backtrail.agents.old_sessions import OldSession, describe, find_transcripts
@@ -137,6 +138,7 @@ class _Writer:
     """Writes one session after what the store has of it."""
 
     def __init__(self, store: Store, session: OldSession, thread: str) -> None:
+        self._store = store
         self.thread = store.thread(thread)
         self.head: Checkpoint | None = self.thread.head
         self.saved = 0
@@ -246,6 +248,8 @@ class _Writer:
             "files_missing": NO_FILES,
             "imported": True,
         }
+        if not self.saved and "cwd" in self._cwd:
+            directory_index.note(self._store, self._cwd["cwd"], self.thread.id)
         changes = dict(changes or {})
         self._time = at or self._time
         if position is not None:

@@ -39,9 +39,11 @@ _READS = ToolAnnotations(read_only_hint=True, open_world_hint=False)
 _MARKS = ToolAnnotations(read_only_hint=False, destructive_hint=False, open_world_hint=False)
 _CHANGES = ToolAnnotations(read_only_hint=False, destructive_hint=True, open_world_hint=False)
 
-TurnNumber = Annotated[int, Field(ge=1, description="The number of a turn, from 1 on.")]
-SomeTurn = Annotated[int | None, Field(ge=1, description="The number of a turn; without it, the newest one.")]
-Limit = Annotated[int, Field(ge=1, le=200, description="At most so many.")]
+TurnNumber = Annotated[int, Field(strict=True, ge=1, description="The number of a turn, from 1 on.")]
+SomeTurn = Annotated[
+    int | None, Field(strict=True, ge=1, description="The number of a turn; without it, the newest one.")
+]
+Limit = Annotated[int, Field(strict=True, ge=1, le=200, description="At most so many.")]
 Token = Annotated[
     str | None, Field(description="Without it, the plan is told and nothing is done. The plan's token carries it out.")
 ]

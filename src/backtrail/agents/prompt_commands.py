@@ -19,13 +19,14 @@ if TYPE_CHECKING:
     from backtrail.store import Store
 
 _COMMAND = re.compile(
-    r"/?backtrail\s+(?P<verb>log|diff|undo|rewind|revert)(?:\s+(?P<turn>[0-9]{1,6}))?(?P<flags>(?:\s+--?[a-z-]{1,20})*)",
+    r"/?backtrail\s+(?P<verb>log|diff|undo|redo|rewind|revert)(?:\s+(?P<turn>[0-9]{1,6}))?(?P<flags>(?:\s+--?[a-z-]{1,20})*)",
     re.ASCII,
 )
 _FLAGS = {
     "log": frozenset[str](),
     "diff": frozenset[str](),
     "undo": frozenset({"--dry-run", "-n"}),
+    "redo": frozenset({"--dry-run", "-n"}),
     "revert": frozenset({"--dry-run", "-n"}),
     "rewind": frozenset({"--dry-run", "-n", "--files", "--files-only", "--conversation", "--keep-untracked"}),
 }
@@ -57,7 +58,11 @@ def parse(prompt: str | None) -> Command | None:
     if found is None or not _FLAGS[found["verb"]].issuperset(flags := found["flags"].split()):
         return None
     turn = None if found["turn"] is None else int(found["turn"])
-    return None if found["verb"] == "undo" and turn is not None else Command(found["verb"], turn, frozenset(flags))
+    return (
+        None
+        if found["verb"] in ("undo", "redo") and turn is not None
+        else Command(found["verb"], turn, frozenset(flags))
+    )
 
 
 def answer(store: Store, event: Event, command: Command) -> str:
@@ -80,9 +85,9 @@ def _carry_out(store: Store, session: AgentSession, command: Command) -> str:
     from backtrail.agents import going_back
     from backtrail.agents.going_back_text import outcome_lines
 
-    if command.verb == "undo":
-        outcome = going_back.undo(store, session.cwd, dry_run=command.dry_run)
-        return "\n".join(outcome_lines(outcome))
+    if command.verb in ("undo", "redo"):
+        take_back = going_back.undo if command.verb == "undo" else going_back.redo
+        return "\n".join(outcome_lines(take_back(store, session.cwd, dry_run=command.dry_run)))
     if command.turn is None:
         return f"say which turn: backtrail {command.verb} 3, for example\n{_log(session)}"
     if command.verb == "revert":

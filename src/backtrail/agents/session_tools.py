@@ -15,6 +15,7 @@ from backtrail.agents.going_back_text import change_lines, outcome_lines
 from backtrail.agents.session_lock import session_lock
 from backtrail.agents.sessions import AgentSession, Turn, sessions
 from backtrail.errors import InvalidInput, NoCheckpoint, NotFound
+from backtrail.history.validation import check_label
 from backtrail.render.agent_turns import AgentTurn
 from backtrail.render.jsonable import short_text
 from backtrail.render.text_search import Wanted, matching_messages
@@ -22,7 +23,7 @@ from backtrail.render.turn_details import missing_files, read_details, tool_coun
 from backtrail.render.visible_text import one_line, safe
 
 if TYPE_CHECKING:
-    from backtrail.agents.going_back import Outcome
+    from backtrail.agents.going_back_plan import Outcome
     from backtrail.store import Store
     from backtrail.workspace import Change
 
@@ -127,6 +128,7 @@ def _found(store: Store, session: AgentSession | None, text: str, everywhere: bo
 
 def checkpoint(session: AgentSession, label: str) -> str:
     """Save the files as they are now, under a label."""
+    check_label(label)  # before there is a snapshot
     files = session.workspace().snapshot()
     with session_lock(session.thread_id, _PATIENCE):
         head = session.head

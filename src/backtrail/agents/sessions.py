@@ -7,8 +7,10 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
+from backtrail.agents import directory_index
 from backtrail.agents.capture import PROMPT, TRANSCRIPT, agent_workspace, is_within
 from backtrail.agents.events import AGENTS, Agent, check_agent, thread_id
 from backtrail.errors import NotFound
@@ -22,6 +24,7 @@ if TYPE_CHECKING:
     from backtrail.thread import Thread
     from backtrail.workspace import Workspace
 
+GONE_BACK = ("rewind", "undo", "redo")  #: events of a session that a person is to go on with
 _PAGE = 200  # threads that are listed at once
 
 
@@ -111,10 +114,30 @@ def sessions(store: Store, agent: Agent | None = None) -> Iterator[AgentSession]
 def newest_session(store: Store, directory: str | os.PathLike[str], agent: Agent | None = None) -> AgentSession | None:
     """The session that was used last in a directory, or in one above it; None if there is none."""
     real = os.path.realpath(directory)
-    for session in sessions(store, agent):
+    noted = directory_index.find(store, real, agent)
+    if noted == []:
+        return None
+    known = [info for id in noted or () for info in store.threads(id, limit=1) if info.id == id and not info.damage]
+    ids = [info.id for info in sorted(known, key=lambda info: info.updated_at, reverse=True)]
+    newest_first = [session for session in (session_of(store, id) for id in ids) if session is not None]
+    # If nothing was noted, or what was is deleted, all sessions are looked through.
+    for session in chain(newest_first, sessions(store, agent)):
         cwd = session.head.custom.get("cwd")
         if isinstance(cwd, str) and is_within(real, cwd):
-            return session
+            return _gone_on_with(session, newest_first) or session
+    return None
+
+
+def _gone_on_with(session: AgentSession, others: list[AgentSession]) -> AgentSession | None:
+    """The session that a person went on to from this one, which did nothing since but end: an agent in which a rewind
+    was typed as a prompt tells of its end when it is left."""
+    if session.head.custom.get("event") != "session_end":
+        return None
+    before = session.thread.history(limit=2)[0]
+    for other in others:
+        head = other.head
+        if head.custom.get("event") in GONE_BACK and head.custom.get("of") == session.thread_id:
+            return other if head.created_at > before.created_at else None
     return None
 
 

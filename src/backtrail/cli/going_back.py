@@ -1,4 +1,4 @@
-"""Going back in a coding agent's session, for the commands rewind, revert and undo: plan, ask, do, print."""
+"""Going back in a coding agent's session, for the commands rewind, revert, undo and redo: plan, ask, do, print."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from backtrail.cli.formatting import safe
 
 if TYPE_CHECKING:
     from backtrail.agents.conversations import Fork
-    from backtrail.agents.going_back import Outcome
+    from backtrail.agents.going_back_plan import Outcome
 
 
 class Choice(NamedTuple):
@@ -58,8 +58,17 @@ def revert_session(context: CommandContext, named: Named, turn: int | None, choi
 
 def undo_session(context: CommandContext, named: Named, choice: Choice) -> None:
     """Take back the newest rewind or revert."""
+    _take_back(context, named, choice, going_back.undo)
+
+
+def redo_session(context: CommandContext, named: Named, choice: Choice) -> None:
+    """Take back the newest undo."""
+    _take_back(context, named, choice, going_back.redo)
+
+
+def _take_back(context: CommandContext, named: Named, choice: Choice, how: Callable[..., Outcome]) -> None:
     assert named.session is not None
-    act = partial(going_back.undo, named.store, named.session.cwd, keep_untracked=choice.keep_untracked)
+    act = partial(how, named.store, named.session.cwd, keep_untracked=choice.keep_untracked)
     _carry_out(context, named, act, choice)
 
 

@@ -18,7 +18,6 @@ import datetime as dt
 import decimal
 import enum
 import uuid
-import zoneinfo
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -319,13 +318,20 @@ def _as_map(packed: list[Any]) -> Any:
 
 def zone_name(value: dt.datetime | dt.time) -> str | None:
     """The name of the time zone, if it has one."""
-    name = value.tzinfo.key if isinstance(value.tzinfo, zoneinfo.ZoneInfo) else None
+    zone = value.tzinfo
+    if zone is None or type(zone) is dt.timezone:
+        return None
+    import zoneinfo  # a process that never sees a zone does not wait for it
+
+    name = zone.key if isinstance(zone, zoneinfo.ZoneInfo) else None
     return name if is_name(name) else None
 
 
 def in_zone(value: Any, name: str) -> Any:
     """A datetime or time in the zone of that name. If this machine does not know the zone, the value is returned as it
     is: a datetime with the offset that was stored with it, a time without any."""
+    import zoneinfo
+
     try:
         return value.replace(tzinfo=zoneinfo.ZoneInfo(name))
     except (zoneinfo.ZoneInfoNotFoundError, ValueError, OSError):  # OSError: the name of a directory of zones

@@ -10,7 +10,6 @@ stays proportional to the number of saves; and never in a lineage so large that 
 
 from __future__ import annotations
 
-import logging
 from collections import deque
 from typing import NamedTuple
 
@@ -28,7 +27,6 @@ from backtrail.model import Retention
 _MAX_MARKS = 64  # in one save, however many checkpoints a new policy stops keeping
 _WORTH_A_SWEEP = 64  # marks
 _MAX_SWEPT_ROWS = 4096  # of a lineage that is swept within a save
-_log = logging.getLogger(__name__)
 
 
 class Retired(NamedTuple):
@@ -92,4 +90,8 @@ async def sweep_if_due(context: Context, lineage: str, window: KeepLastWindow) -
     try:
         await Sweeper(context).lineage(lineage)
     except BacktrailError as error:
-        _log.warning("the sweep of %r after a save failed and is left to the next one: %s", lineage, error)
+        import logging  # hardly any process needs it
+
+        logging.getLogger(__name__).warning(
+            "the sweep of %r after a save failed and is left to the next one: %s", lineage, error
+        )

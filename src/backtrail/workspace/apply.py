@@ -10,20 +10,22 @@ from __future__ import annotations
 
 import errno
 import os
-import shutil
 import stat
 import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from functools import partial
+from typing import TYPE_CHECKING
 
 from backtrail.errors import FilesError, UnsafePath
 from backtrail.workspace.blob_reader import BlobReader
 from backtrail.workspace.exclusions import STAGING_PREFIX, is_staging
 from backtrail.workspace.signatures import Signature, signature
 from backtrail.workspace.trees import DIR, FILE, LINK, MODES, PIECES, Op, TreeEntry
+
+if TYPE_CHECKING:
+    from concurrent.futures import Future, ThreadPoolExecutor
 
 _CREATE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 FILES_PER_TASK = 64  # small files that one task stages
@@ -57,6 +59,8 @@ class Applier:
         try:
             os.rmdir(self._staging_name, dir_fd=self._root_fd)
         except OSError:  # not empty, or never made
+            import shutil  # a process that only takes snapshots does not wait for it
+
             shutil.rmtree(self._staging_name, ignore_errors=True, dir_fd=self._root_fd)
         if self._staging_fd is not None:
             self._kept_open.append(self._staging_fd)
@@ -297,6 +301,8 @@ class StagingPool:
 
     def _submit(self, task: Callable[[], None]) -> None:
         if self._pool is None:
+            from concurrent.futures import ThreadPoolExecutor
+
             self._pool = ThreadPoolExecutor(max(self._size - 1, 1), thread_name_prefix="backtrail-stage")
         self._tasks.append((task, self._pool.submit(task)))
 
@@ -340,6 +346,8 @@ def remove_leftover_staging(root: bytes) -> None:
         leftover = [item.path for item in items if is_staging(item.name) and item.is_dir(follow_symlinks=False)]
     for path in leftover:
         try:
+            import shutil
+
             shutil.rmtree(path)
         except OSError as error:
             raise FilesError(path, f"it is left of a restore and cannot be removed ({error.strerror})") from error

@@ -76,15 +76,17 @@ class AsyncWorkspace:
         dry_run: bool = False,
         keep_untracked: bool = False,
         save: JointSave | None = None,
+        expect: str | None = None,
     ) -> Changes:
         """Restore the directory to a snapshot; its present state is kept in a safety snapshot, for `undo`.
 
         What appeared since the snapshot, and is not ignored, is removed; with `keep_untracked`, files that no snapshot
-        holds stay. `save` is a checkpoint of a thread that is saved with it, both or neither.
+        holds stay. `save` is a checkpoint of a thread that is saved with it, both or neither. `expect` is the `plan` of
+        a dry run: if the changes would be others by now, `Conflict`, and nothing is changed.
 
         print(await workspace.restore(before, dry_run=True))
         """
-        return await self._runner(self._core.restore(snapshot, dry_run, keep_untracked, save))
+        return await self._runner(self._core.restore(snapshot, dry_run, keep_untracked, save, expect))
 
     async def revert(
         self,
@@ -93,24 +95,46 @@ class AsyncWorkspace:
         dry_run: bool = False,
         merge: bool = False,
         save: JointSave | None = None,
+        expect: str | None = None,
     ) -> Changes:
         """Undo only what changed from snapshot `a` to snapshot `b`, a turn of an agent for example.
 
         Paths that were changed again after `b` stay as they are, and are listed as kept. With `merge`, the lines of
-        text files that were not changed again go back as well. `save` is as in `restore`.
+        text files that were not changed again go back as well. `save` and `expect` are as in `restore`.
         """
-        return await self._runner(self._core.revert(a, b, dry_run, merge, save))
+        return await self._runner(self._core.revert(a, b, dry_run, merge, save, expect))
 
     async def undo(
-        self, dry_run: bool = False, keep_untracked: bool = False, files: bool = True, save: JointSave | None = None
+        self,
+        dry_run: bool = False,
+        keep_untracked: bool = False,
+        files: bool = True,
+        save: JointSave | None = None,
+        expect: str | None = None,
     ) -> Changes:
         """Take back the newest restore that has not been taken back yet. Without `files` the directory stays as it is,
-        for a restore that was made by `save_only`; `save` is as in `restore`."""
-        return await self._runner(self._core.undo(dry_run, keep_untracked, files, save))
+        for a restore that was made by `save_only`; `save` and `expect` are as in `restore`."""
+        return await self._runner(self._core.undo(dry_run, keep_untracked, files, save, expect))
+
+    async def redo(
+        self,
+        dry_run: bool = False,
+        keep_untracked: bool = False,
+        files: bool = True,
+        save: JointSave | None = None,
+        expect: str | None = None,
+    ) -> Changes:
+        """Take back the newest `undo`: the directory is again as it was before it. As often as there were undos, until
+        another snapshot is restored."""
+        return await self._runner(self._core.redo(dry_run, keep_untracked, files, save, expect))
 
     async def last_restore(self) -> Restore | None:
         """Get the restore that `undo` takes back; None if there is none."""
         return await self._runner(self._core.last_restore())
+
+    async def last_undo(self) -> Restore | None:
+        """Get the undo that `redo` takes back; None if there is none."""
+        return await self._runner(self._core.last_undo())
 
     async def save_only(self, save: JointSave) -> None:
         """Save a checkpoint as if with a restore, without changing a file, so that `undo` finds it in its place."""

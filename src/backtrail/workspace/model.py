@@ -93,6 +93,7 @@ class Changes(msgspec.Struct, frozen=True):
     safety: str | None = None  #: the id of the snapshot that holds the state before it
     dry_run: bool = False
     merged: tuple[str, ...] = ()  #: of a revert: paths at which later changes were kept, line by line
+    plan: str = ""  #: names the changes with the contents before and after: a restore that is given it does just this
 
     @property
     def removed(self) -> tuple[Change, ...]:

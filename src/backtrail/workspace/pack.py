@@ -16,9 +16,8 @@ import os
 import stat
 from collections import deque
 from collections.abc import Callable, Container, Iterable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
 from itertools import islice
-from typing import NamedTuple, TypeVar
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 import msgspec
 
@@ -30,6 +29,9 @@ from backtrail.workspace.exclusions import ScanRoot, unreadable_error
 from backtrail.workspace.signatures import Signature, signature, trusted
 from backtrail.workspace.trees import FILE, MODES, PIECES, TreeEntry, encode_pieces
 from backtrail.workspace.walk import WalkResult
+
+if TYPE_CHECKING:
+    from concurrent.futures import Future
 
 LARGE_FILE = 2**20  # bytes from which pieces pay
 PIECE_BYTES = 16 * 1024  # the cutter's target; its pieces are about a quarter larger
@@ -135,6 +137,8 @@ def _read_all(read_batch: Callable[[Sequence[int]], T], walked: WalkResult) -> I
             yield batch, read_batch(batch)
         return
     threads = max(min(os.cpu_count() or 1, 8) - 1, 1)
+    from concurrent.futures import ThreadPoolExecutor  # most snapshots have little to read, and do without threads
+
     queued: deque[tuple[list[int], Future[T]]] = deque()
     with ThreadPoolExecutor(threads, thread_name_prefix="backtrail-pack") as pool:
         try:

@@ -88,8 +88,10 @@ class Restorer:
         keep_untracked: bool = False,
         undoes: str | None = None,
         move: Move | None = None,
+        expect: str | None = None,
     ) -> Changes:
-        """Bring the directory to the state of `target`, or apply only the ops that `select` gives."""
+        """Bring the directory to the state of `target`, or apply only the ops that `select` gives. `expect` is the plan
+        of a dry run: `Conflict`, and nothing is changed, if the changes are not exactly those any more."""
         tip = await self._journal.tip()
         scan = await self._scanner.scan(tip, None if dry_run else self.directory.id)
         if select is None:
@@ -99,12 +101,18 @@ class Restorer:
         plan = await self._plan(target, scan, ops, keep_untracked)
         unsaved = await self._unsaved(tip, target if select is None else None, scan, ops, plan)
         kept = dict(plan.kept) if select is not None else dict(scan.left_out()) | dict(plan.kept)
-        changes = Changes(to_changes(plan.steps, unsaved), to_skipped(sorted(kept.items())), None, dry_run)
+        listed, left = to_changes(plan.steps, unsaved), to_skipped(sorted(kept.items()))
+        changes = Changes(listed, left, None, dry_run, plan=plan.digest)
+        if expect is not None and expect != changes.plan:
+            raise Conflict(
+                self._journal.name,
+                message="files have changed since the plan was made: look again; nothing was changed",
+            )
         if dry_run or (move is None and undoes is None and not plan.steps):
             return changes
         if move is not None and await move.state() != "ready":
             raise _moved_error(move)
-        steps, expect = self._expected(plan.steps, scan)
+        steps, signatures = self._expected(plan.steps, scan)
         intent = RestoreIntent(
             [(op.path, op.old, op.new) for op in steps],
             target.tree if steps else scan.tree,
@@ -116,7 +124,7 @@ class Restorer:
         opened = await self._open_intent(scan, intent)
         await self._scanner.remember(scan)
         try:
-            await self._apply(steps, expect)
+            await self._apply(steps, signatures)
             moved = move is None or await move.make()
         except (BacktrailError, OSError) as error:
             raise await self._failed(opened, intent, error) from error

@@ -19,6 +19,7 @@ import stat
 from collections.abc import Callable, Collection, Iterable, Mapping
 
 import msgspec
+from blake3 import blake3
 
 from backtrail.workspace.descent import Descent
 from backtrail.workspace.exclusions import IGNORED, OWN
@@ -35,6 +36,11 @@ class RestorePlan(msgspec.Struct, frozen=True):
 
     steps: list[Op]
     kept: list[tuple[bytes, str]]
+
+    @property
+    def digest(self) -> str:
+        """Names the steps, with what is there now and what will be: two plans with one name do the same."""
+        return blake3(msgspec.msgpack.encode(self.steps)).hexdigest(length=16)
 
 
 def removals(ops: Iterable[Op]) -> set[bytes]:

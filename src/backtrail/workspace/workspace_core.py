@@ -16,11 +16,12 @@ from contextlib import asynccontextmanager
 from functools import partial
 from typing import Any, Literal, NamedTuple
 
+import msgspec
+
 from backtrail.engines.retry import RetryPolicy
 from backtrail.errors import Conflict, FilesError, InvalidInput, NoCheckpoint, NoDirectory
 from backtrail.history.context import Context
 from backtrail.history.thread_core import ThreadCore
-from backtrail.model import Checkpoint
 from backtrail.workspace import browsing
 from backtrail.workspace import diff as file_diff
 from backtrail.workspace.descent import Descent
@@ -239,13 +240,20 @@ class WorkspaceCore:
     # -- restoring ----------------------------------------------------------------------------------------------------
 
     async def restore(
-        self, snapshot: Any, dry_run: bool = False, keep_untracked: bool = False, save: JointSave | None = None
+        self,
+        snapshot: Any,
+        dry_run: bool = False,
+        keep_untracked: bool = False,
+        save: JointSave | None = None,
+        expect: str | None = None,
     ) -> Changes:
         """Restore the directory to a snapshot. Its present state is kept in a safety snapshot: see `undo`."""
         async with self._restoring(dry_run=dry_run) as restorer:
             target = await self._journal.find(snapshot)
             move = self._save_move(save, target)
-            return await restorer.restore(target, dry_run=dry_run, keep_untracked=keep_untracked, move=move)
+            return await restorer.restore(
+                target, dry_run=dry_run, keep_untracked=keep_untracked, move=move, expect=expect
+            )
 
     def _save_move(self, save: JointSave | None, files: Record | None = None) -> SaveMove | None:
         reference = None if files is None else f"{files.id}@{self.name}"
@@ -272,44 +280,97 @@ class WorkspaceCore:
             return await restorer.restore(target, move=move, dry_run=dry_run, keep_untracked=keep_untracked)
 
     async def undo(
-        self, dry_run: bool = False, keep_untracked: bool = False, files: bool = True, save: JointSave | None = None
+        self,
+        dry_run: bool = False,
+        keep_untracked: bool = False,
+        files: bool = True,
+        save: JointSave | None = None,
+        expect: str | None = None,
     ) -> Changes:
         """Take back the newest restore that has not been taken back yet; without `files`, only in the records."""
         async with self._restoring(dry_run=dry_run) as restorer:
-            record = await self._newest_restore()
-            if record is None or record.safety is None:
+            record = await self._newest_restore(is_undo=False)
+            if record is None:
                 raise NoCheckpoint(f"workspace {self.name!r} has no restore to undo")
-            safety = await self._journal.find(record.safety)
+            return await self._take_back(restorer, record, dry_run, keep_untracked, files, save, expect)
 
-            return await restorer.restore(
-                safety,
-                None if files else _no_ops,
-                dry_run=dry_run,
-                keep_untracked=keep_untracked,
-                undoes=record.id,
-                move=self._save_move(save, safety),
-            )
+    async def redo(
+        self,
+        dry_run: bool = False,
+        keep_untracked: bool = False,
+        files: bool = True,
+        save: JointSave | None = None,
+        expect: str | None = None,
+    ) -> Changes:
+        """Take back the newest undo that has not been taken back yet, unless another restore came after it."""
+        async with self._restoring(dry_run=dry_run) as restorer:
+            record = await self._newest_restore(is_undo=True)
+            if record is None:
+                raise NoCheckpoint(f"workspace {self.name!r} has no undo to take back")
+            return await self._take_back(restorer, record, dry_run, keep_untracked, files, save, expect)
+
+    async def _take_back(
+        self,
+        restorer: Restorer,
+        record: Record,
+        dry_run: bool,
+        keep_untracked: bool,
+        files: bool,
+        save: JointSave | None,
+        expect: str | None,
+    ) -> Changes:
+        """Restore what was there before a restore; both directions are restores, so each can be taken back."""
+        safety = await self._journal.find(record.safety)
+        return await restorer.restore(
+            safety,
+            None if files else _no_ops,
+            dry_run=dry_run,
+            keep_untracked=keep_untracked,
+            undoes=record.id,
+            move=self._save_move(save, safety),
+            expect=expect,
+        )
 
     async def last_restore(self) -> Restore | None:
         """The newest restore that has not been taken back: the one that `undo` takes back."""
-        self._context.check_open()
-        record = await self._newest_restore()
+        return await self._describe(await self._newest_restore(is_undo=False))
+
+    async def last_undo(self) -> Restore | None:
+        """The undo that `redo` takes back."""
+        return await self._describe(await self._newest_restore(is_undo=True))
+
+    async def _describe(self, record: Record | None) -> Restore | None:
         if record is None or record.safety is None or record.of is None:
             return None
         move = (await self._journal.intent(await self._journal.find(record.safety))).move
         saved = None if move is None or "save" not in move else (str(move["thread"]), str(move["save"]["id"]))
         return Restore(record.id, record.created_at, record.of, record.safety, saved)
 
-    async def _newest_restore(self) -> Record | None:
-        records = await self._journal.records()
-        undone = {record.undoes for record in records if record.kind == "restored"}
+    async def _newest_restore(self, *, is_undo: bool) -> Record | None:
+        """The newest restore, or undo, that was not taken back. What takes back an undo counts as a restore; a restore
+        of a chosen snapshot leaves nothing to do again."""
+        self._context.check_open()
+        records = [r for r in await self._journal.records() if r.kind == "restored" and r.safety]  # not rolled back
+        undos: set[str | None] = set()
+        for record in records:
+            if record.undoes is not None and record.undoes not in undos:
+                undos.add(record.id)
+        taken_back = {record.undoes for record in records}
         for record in reversed(records):
-            if record.kind == "restored" and record.safety and not record.undoes and record.id not in undone:
+            if is_undo and record.undoes is None:
+                return None
+            if (record.id in undos) is is_undo and record.id not in taken_back:
                 return record
         return None
 
     async def revert(
-        self, a: Any, b: Any, dry_run: bool = False, merge: bool = False, save: JointSave | None = None
+        self,
+        a: Any,
+        b: Any,
+        dry_run: bool = False,
+        merge: bool = False,
+        save: JointSave | None = None,
+        expect: str | None = None,
     ) -> Changes:
         """Undo only the changes from snapshot `a` to snapshot `b`, those of one agent turn for example.
 
@@ -321,60 +382,13 @@ class WorkspaceCore:
             read = partial(self._read_unsaved, os.fsencode(self.root)) if merge else None
             reversal = Reversal(self._journal, await compare(old.tree, new.tree, self._journal.trees), read)
             move = self._save_move(save)
-            changes = await restorer.restore(old, reversal.select, dry_run=dry_run, move=move)
+            changes = await restorer.restore(old, reversal.select, dry_run=dry_run, move=move, expect=expect)
             kept = sorted({*changes.kept, *to_skipped(reversal.kept)})
             changed = {change.path for change in changes.changes}
             merged = tuple(path for path in map(to_text, sorted(reversal.merged)) if path in changed)
-            return Changes(changes.changes, tuple(kept), changes.safety, dry_run, merged)
+            return msgspec.structs.replace(changes, kept=tuple(kept), merged=merged)
 
 
 async def _no_ops(_: Scan) -> list[Op]:
     """Selects nothing: a restore that is only recorded."""
     return []
-
-
-async def rewind_together(
-    thread: ThreadCore[Any], at: Any, prune: bool = False, keep_untracked: bool = False, **options: Any
-) -> Checkpoint:
-    """Rewind a thread, and its directory to the checkpoint's snapshot, both or neither."""
-    if prune:
-        raise InvalidInput("rewind(files=True) keeps what it leaves behind, so that it can be undone: leave prune out")
-    checkpoint = await thread.get(at)
-    await rewind_files(thread, checkpoint, keep_untracked=keep_untracked, **options)
-    return checkpoint
-
-
-async def rewind_files(
-    thread: ThreadCore[Any], at: Any, dry_run: bool = False, keep_untracked: bool = False, **options: Any
-) -> Changes:
-    """The same; returns the changes in the directory."""
-    checkpoint = await thread.get(at)
-    workspace = await workspace_of(thread, checkpoint, **options)
-    return await workspace.rewind(thread, checkpoint, dry_run, keep_untracked)
-
-
-async def workspace_of(thread: ThreadCore[Any], at: Any = None, root: Any = None, **options: Any) -> WorkspaceCore:
-    """The workspace whose snapshot was saved with the head, or with `at`. Its directory is `root`, or the one that it
-    was opened with in this process, or else the one that this machine's registry has."""
-    checkpoint = await thread.get(await thread.step() if at is None else at)
-    if checkpoint.files is None:
-        raise NoCheckpoint(f"checkpoint {checkpoint.id} has no files: only one that was saved with files=workspace has")
-    name = checkpoint.files.partition("@")[2]
-    opened: WorkspaceCore | None = thread.context.workspace(name)
-    if root is None and opened is not None:
-        return opened
-    known = root if root is not None else await _registered_root(thread.context, name, checkpoint)
-    return WorkspaceCore(thread.context, known, name.removeprefix(PREFIX), remember=root is not None, **options)
-
-
-async def _registered_root(context: Context, name: str, checkpoint: Checkpoint) -> str | None:
-    """The directory that a checkpoint's files belong in: the one that its snapshot was taken of or, if that was on
-    another machine, the one that this machine last used with the workspace. None if there is no such directory."""
-    known = Registry(context, name).directories()
-    if not known:
-        return None
-    journal = Journal(context, name)
-    for record in (await journal.find(checkpoint), *reversed(await journal.records())):
-        if record.directory in known:
-            return os.fsdecode(known[record.directory].root)
-    return None

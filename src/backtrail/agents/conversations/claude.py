@@ -59,21 +59,22 @@ def _entry(line: bytes) -> dict[str, Any]:
 
 def _cut(lines: list[dict[str, Any]], point: CutPoint) -> list[dict[str, Any]]:
     prompts = [i for i, line in enumerate(lines) if line.get("type") == "user" and line.get("uuid")]
-    dropped = next((i for i in prompts if lines[i].get("promptId") == point.first_dropped), None)
-    if dropped is None and prompts and point.last_kept == lines[prompts[-1]].get("promptId") is not None:
+    dropped = next((i for i in prompts if lines[i].get("promptId") in point.dropped), None)
+    if dropped is None and prompts and lines[prompts[-1]].get("promptId") in point.kept:
         # It was killed before it wrote the prompt down, but for its place in the queue.
         return [line for i, line in enumerate(lines) if i <= prompts[-1] or line.get("type") != "queue-operation"]
     if dropped is None:
-        raise CannotFork(f"the transcript has no prompt {point.first_dropped}")
-    earlier = [lines[i].get("promptId") for i in prompts[: prompts.index(dropped)]]
-    if point.last_kept is not None and point.last_kept not in earlier:
-        raise CannotFork(f"the transcript does not have prompt {point.last_kept} before prompt {point.first_dropped}")
+        raise CannotFork(f"the transcript has no prompt {', '.join(point.dropped[:1])}")
+    place = prompts.index(dropped)
+    earlier, later = ({lines[i].get("promptId") for i in part} for part in (prompts[:place], prompts[place:]))
+    if (earlier and point.kept and earlier.isdisjoint(point.kept)) or not later.isdisjoint(point.kept):
+        raise CannotFork(f"the transcript does not have prompt {point.kept[-1]} before prompt {point.dropped[0]}")
     before = lines[dropped].get("parentUuid")
     if before is None:
         return []
     end = next((i for i, line in enumerate(lines[:dropped]) if line.get("uuid") == before), None)
     if end is None:
-        raise CannotFork(f"prompt {point.first_dropped} does not name the entry before it")
+        raise CannotFork(f"prompt {point.dropped[0]} does not name the entry before it")
     kept = lines[: end + 1]
     for line in lines[end + 1 : dropped]:
         if line.get("uuid") or line.get("type") == "queue-operation":

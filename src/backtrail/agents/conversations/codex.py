@@ -25,7 +25,7 @@ def resumed(session_id: str | None) -> Fork:
 
 def fork(point: CutPoint, announce: Announce) -> Fork:
     """Ask Codex for a thread that ends with the last turn that is kept."""
-    last = point.last_kept or _turn_before(point)
+    last = _last_kept(point) if point.kept else _turn_before(point)
     if last is None:
         return resumed(None)
     with _app_server(point.directory) as server:
@@ -39,19 +39,35 @@ def fork(point: CutPoint, announce: Announce) -> Fork:
     return made
 
 
+def _last_kept(point: CutPoint) -> str:
+    """The last turn that is kept. If Codex was killed before it wrote that down, the transcript has those before it."""
+    try:
+        started = _started(point)
+    except CannotFork:  # it has compressed or moved the transcript, and knows its turns itself
+        return point.kept[-1]
+    return next((id for id in reversed(point.kept) if id in started), point.kept[-1])
+
+
 def _turn_before(point: CutPoint) -> str | None:
     """The turn before the first one that was captured, as the transcript has it; None if that is the first of all."""
-    found = None
+    started = _started(point)
+    for number, id in enumerate(started):
+        if id in point.dropped:
+            return started[number - 1] if number else None
+    raise CannotFork(f"the transcript has no turn {', '.join(point.dropped[:1])}")
+
+
+def _started(point: CutPoint) -> list[str]:
+    """The ids of the turns in the transcript."""
+    found = []
     for line in read_transcript(point.transcript).splitlines():
         try:
             payload = msgspec.json.decode(line).get("payload")
         except (*DECODE_ERRORS, AttributeError) as error:
             raise CannotFork(f"a line of the transcript is not a JSON object: {error}") from error
         if isinstance(payload, dict) and payload.get("type") == "task_started":
-            if payload.get("turn_id") == point.first_dropped:
-                return found
-            found = payload.get("turn_id")
-    raise CannotFork(f"the transcript has no turn {point.first_dropped}")
+            found.append(str(payload.get("turn_id")))
+    return found
 
 
 def discard(made: Fork) -> None:

@@ -49,17 +49,16 @@ def resumed(session_id: str | None) -> Fork:
 
 def fork(point: CutPoint, announce: Announce) -> Fork:
     """Copy the transcript, and drop the turn from the copy."""
-    data = read_transcript(point.transcript)
-    messages = _messages(data)
-    dropped = next((i for i, message in enumerate(messages) if message.get("id") == point.first_dropped), None)
+    data, messages = _read(point)
+    dropped = next((i for i, message in enumerate(messages) if message.get("id") in point.dropped), None)
     prompts = [message.get("id") for message in messages if _is_prompt(message)]
-    if point.first_dropped is None and prompts and prompts[-1] == point.last_kept:
+    if not point.dropped and prompts and prompts[-1] in point.kept:
         dropped = len(messages)  # it was killed before it wrote the prompt down
-    elif point.first_dropped is None or dropped is None:
-        raise CannotFork(f"the transcript has no message {point.first_dropped}")
+    elif dropped is None:
+        raise CannotFork(f"the transcript has no message {', '.join(point.dropped[:1])}")
     kept = messages[:dropped]
-    if point.last_kept is not None and point.last_kept not in [message.get("id") for message in kept]:
-        raise CannotFork(f"the transcript does not have message {point.last_kept} before {point.first_dropped}")
+    if point.kept and {message.get("id") for message in kept}.isdisjoint(point.kept):
+        raise CannotFork(f"the transcript does not have message {point.kept[-1]} before {', '.join(point.dropped[:1])}")
     if not any(message.get("type") == "gemini" for message in kept):
         return resumed(None)
     path = Path(str(point.transcript))
@@ -68,12 +67,27 @@ def fork(point: CutPoint, announce: Announce) -> Fork:
     session_id = str(uuid.uuid4())
     path = path.with_name(f"session-{datetime.now(UTC):%Y-%m-%dT%H-%M}-{session_id[:8]}.jsonl")
     copy = b"".join(_renamed(line, session_id) for line in data.splitlines())
-    if point.first_dropped is not None:
-        copy += msgspec.json.encode({"$rewindTo": point.first_dropped}) + b"\n"
+    if dropped < len(messages):
+        copy += msgspec.json.encode({"$rewindTo": messages[dropped]["id"]}) + b"\n"
     made = msgspec.structs.replace(resumed(session_id), path=str(path), size=len(copy))
     announce(made)
     write_copy(path, copy)
     return made
+
+
+def _read(point: CutPoint) -> tuple[bytes, list[dict[str, Any]]]:
+    """The transcript, and its messages. A session that is resumed in a later minute than it was begun in tells of a
+    file of that minute, has nothing in it, and goes on in the first one: there may be several with the session's id."""
+    found = []
+    path = Path(point.transcript or "")
+    others = sorted(path.parent.glob(f"session-*-{point.session_id[:8]}.jsonl")) if point.transcript else []
+    for each in [point.transcript, *(str(other) for other in others if other != path)]:
+        data = read_transcript(each)
+        messages = _messages(data)
+        if not {message.get("id") for message in messages}.isdisjoint((*point.dropped, *point.kept)):
+            return data, messages
+        found.append((data, messages))
+    return found[0]
 
 
 def _decode(line: bytes) -> dict[str, Any]:

@@ -20,8 +20,8 @@ class CutPoint(msgspec.Struct, frozen=True):
     session_id: str
     transcript: str | None  #: the path of the agent's own transcript, if it has one
     directory: str  #: the project
-    first_dropped: str | None  #: the agent's own id of the first turn that the new session does not have
-    last_kept: str | None  #: the agent's own id of the last turn that it has; None if none is known
+    dropped: tuple[str, ...]  #: the agent's own ids of the turns that the new session does not have, in their order
+    kept: tuple[str, ...]  #: those of the turns that it has. An agent that was killed may not have written a turn down
     prompts: tuple[str, ...] = ()  #: the prompts of all turns that are kept, and of the first that is dropped
 
 

@@ -37,7 +37,8 @@ def fork(point: CutPoint, announce: Announce) -> Fork:
         dropped, is_first = _find_prompt(messages, point)
         if is_first:
             return resumed(None)
-        made = server.call("POST", f"/session/{_checked(point.session_id)}/fork", {"messageID": dropped})
+        body = {} if dropped is None else {"messageID": dropped}
+        made = server.call("POST", f"/session/{_checked(point.session_id)}/fork", body)
     session_id = made.get("id") if isinstance(made, dict) else None
     if not isinstance(session_id, str) or not _ID.fullmatch(session_id) or session_id == point.session_id:
         raise CannotFork("opencode did not say which session it made")
@@ -45,19 +46,24 @@ def fork(point: CutPoint, announce: Announce) -> Fork:
     return resumed(session_id)
 
 
-def _find_prompt(messages: Any, point: CutPoint) -> tuple[str, bool]:
-    """The id of the first message that is dropped, and whether it is the first of all. With an id that the session does
-    not have, opencode would keep everything. A fork has new ids: there, all prompts up to it must be the same."""
+def _find_prompt(messages: Any, point: CutPoint) -> tuple[str | None, bool]:
+    """The id of the first message that is dropped, and whether it is the first of all; None if all are kept, because
+    opencode was killed before it wrote the prompt down. With an id that the session does not have, opencode would keep
+    everything. A fork has new ids: there, all prompts up to it must be the same."""
     if not isinstance(messages, list):
         raise CannotFork("opencode did not list the messages of the session")
     prompts = [(id, text) for message in messages if (id := _prompt_id(message)) for text in [_text(message)]]
     for number, (id, _) in enumerate(prompts):
-        if id == point.first_dropped:
+        if id in point.dropped:
             return id, number == 0
-    count = len(point.prompts)
-    if point.prompts and [text for _, text in prompts[:count]] == [text.strip() for text in point.prompts]:
+    if prompts and prompts[-1][0] in point.kept:
+        return None, False
+    count, wanted = len(point.prompts), [text.strip() for text in point.prompts]
+    if wanted and [text for _, text in prompts[:count]] == wanted:
         return prompts[count - 1][0], count == 1
-    raise CannotFork(f"the session has no message {point.first_dropped}")
+    if prompts and [text for _, text in prompts] == wanted[:-1]:
+        return None, False
+    raise CannotFork(f"the session has no message {', '.join(point.dropped[:1])}")
 
 
 def _prompt_id(message: Any) -> str | None:

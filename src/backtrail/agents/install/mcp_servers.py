@@ -75,11 +75,17 @@ def without_server(text: str, agent: Agent, where: str) -> str:
 
 def has_server(text: str, agent: Agent, where: str) -> bool:
     """True if the settings start our server."""
+    return server_words(text, agent, where) is not None
+
+
+def server_words(text: str, agent: Agent, where: str) -> list[str] | None:
+    """The command with which the settings start our server; None if they do not."""
     entry = _found(text, agent, where)
     if not isinstance(entry, dict):
-        return False
+        return None
     words = entry.get("command") if agent == "opencode" else [entry.get("command"), *(entry.get("args") or ())]
-    return isinstance(words, list) and words[-3:] == ["mcp", "--agent", agent]
+    ours = isinstance(words, list) and words[-3:] == ["mcp", "--agent", agent] and type(words[0]) is str
+    return words if ours else None
 
 
 def _found(text: str, agent: Agent, where: str) -> Any:

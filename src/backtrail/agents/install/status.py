@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import datetime as dt
+import importlib.util
 import os
 from collections.abc import Iterable
 from pathlib import Path
@@ -16,6 +17,7 @@ from backtrail.agents.capture import TRANSCRIPT
 from backtrail.agents.events import AGENTS, HOOK_EVENTS, Agent
 from backtrail.agents.install import json_text
 from backtrail.agents.install.codex_trust import Trust, trust
+from backtrail.agents.install.mcp_servers import server_file, server_words
 from backtrail.agents.install.programs import TITLES, Program, command_exists, hook_command, program
 from backtrail.agents.install.settings import our_commands, our_events, read_text
 from backtrail.agents.sessions import AgentSession, sessions
@@ -38,6 +40,8 @@ class AgentStatus(msgspec.Struct, kw_only=True):
     installed: bool  #: at every event that we need
     command: str | None  #: that is run now
     trusted: Trust | None  #: of Codex only
+    tools: bool = False  #: it starts our MCP server
+    tools_file: str  #: the settings that tell it to
     last_fired: str | None = None
     last_error: str | None = None  #: if the newest event failed
     session: str | None = None  #: the thread of the newest session
@@ -87,8 +91,10 @@ def _status(one: Program, log: list[dict[str, Any]], store: Store | None) -> Age
         installed=complete,
         command=commands[0] if commands else None,
         trusted=trust(one, str(Path.cwd())) if one.agent == "codex" and commands else None,
+        tools_file=str(server_file(one)),
         to_do=to_do,
     )
+    _add_tools(status)
     _add_log(status, log)
     if store is not None:
         _add_session(status, store)
@@ -102,6 +108,25 @@ def _status(one: Program, log: list[dict[str, Any]], store: Store | None) -> Age
         if status.last_fired is None:
             to_do.append(f"start {one.agent} and send a prompt: the hook has not run yet")
     return status
+
+
+def _add_tools(status: AgentStatus) -> None:
+    """Whether the agent's settings start our MCP server, and why that would fail."""
+    try:
+        text = read_text(Path(status.tools_file)) or ""
+        words = server_words(text, status.agent, status.tools_file)
+    except (InvalidInput, OSError) as error:
+        if str(error) not in status.to_do:  # the hook may be in the same file
+            status.to_do.append(str(error))
+        return
+    if words is None:
+        return
+    status.tools = True
+    if not os.access(words[0], os.X_OK):
+        again = f"backtrail agents install {status.agent} --mcp"
+        status.to_do.append(f"{again}: the program that the tools are started with is gone ({words[0]})")
+    elif importlib.util.find_spec("mcp") is None:
+        status.to_do.append('pip install "backtrail[mcp]": the tools are registered, and cannot start without it')
 
 
 def _settings(one: Program, to_do: list[str]) -> tuple[list[str], list[str], list[str]]:

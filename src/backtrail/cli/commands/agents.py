@@ -89,7 +89,7 @@ command.add_command(import_command)
 @agents_argument
 @with_context
 def status(context: CommandContext, agents: tuple[str, ...]) -> None:
-    """Say how it stands with each agent: found, version, hook, approval, last event, and what to do."""
+    """Say how it stands with each agent: found, version, hook, approval, tools, last event, and what to do."""
     import msgspec
 
     from backtrail.agents.events import AGENTS
@@ -163,6 +163,8 @@ def _print_status(one: AgentStatus) -> None:
     hook = "installed" if one.installed else "incomplete" if one.command else "not installed"
     approval = {"trusted": ", approved", "untrusted": ", not approved", "unknown": ", approval unknown"}
     _print_fact(f"hook: {hook}{approval[one.trusted] if one.trusted else ''} ({one.file})")
+    tools = "registered" if one.tools else "not registered"
+    _print_fact(f"tools for the agent (MCP): {tools} ({one.tools_file})")
     fired = "never" if one.last_fired is None else age(dt.datetime.fromisoformat(one.last_fired))
     _print_fact(f"last event: {fired}{f', which failed: {one.last_error}' if one.last_error else ''}")
     if one.session is not None:
