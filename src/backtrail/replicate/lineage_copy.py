@@ -42,9 +42,19 @@ class LineageRecords(msgspec.Struct, frozen=True):
         if await heads_of(side, lineage) != self.heads:
             raise _moved(lineage)
 
+    def marks_like(self, other: LineageRecords) -> bool:
+        """True if no row has different marks on two sides. Heads do not tell that if the one that told of a mark was
+        deleted on both."""
+        return all(
+            step.mark == twin.mark
+            for id, steps in self.steps.items()
+            for number, step in steps.items()
+            if (twin := other.step((id, number))) is not None
+        )
+
     def rows_like(self, other: LineageRecords) -> bool:
-        """True if two sides have the same rows with the same marks. Heads do not tell that if the one that told of it
-        was deleted on both, or of garbage that a sweep has freed on one."""
+        """True if two sides have the same rows with the same marks, also those that no head needs: half a delivery of a
+        spool, or garbage that a sweep has freed on one side."""
         return self.branches.keys() == other.branches.keys() and self.steps == other.steps
 
     def step(self, position: Position) -> Step | None:

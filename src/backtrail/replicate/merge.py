@@ -29,16 +29,19 @@ async def merge(
     generation: int = 0,
     rule: Rule | None = None,
     copied: Copied | None = None,
+    every_row: bool = False,
 ) -> Merged:
     """Make `lineage` equal on both engines. New versions are made on the target, in this generation of a mirror: the
-    target is its active side. Retried while heads move; `Moving` if they keep moving."""
+    target is its active side. Retried while heads move; `Moving` if they keep moving. `every_row`: also if they differ
+    only in rows that no head needs. Otherwise such a lineage is left alone, because its heads would get new versions,
+    and a spool whose delivery was cut could not continue them."""
     merged = Merged(copied or Copied())
     pair = Pair(target, source, codec, generation, rule or Rule(), (target,))
-    await _merge(pair, lineage, merged, {lineage})
+    await _merge(pair, lineage, merged, {lineage}, every_row)
     return merged
 
 
-async def _merge(pair: Pair, lineage: str, merged: Merged, seen: set[str]) -> None:
+async def _merge(pair: Pair, lineage: str, merged: Merged, seen: set[str], every_row: bool) -> None:
     target, source = pair.target, pair.source
     merged_once = False
     for _ in limits.COMPARISON.attempts():
@@ -57,7 +60,7 @@ async def _merge(pair: Pair, lineage: str, merged: Merged, seen: set[str]) -> No
         try:
             there = await LineageRecords.read(source, lineage, theirs)
             here = await LineageRecords.read(target, lineage, ours)
-            if alike and here.rows_like(there):
+            if alike and (here.rows_like(there) if every_row else here.marks_like(there)):
                 return
             absorption = Absorption(pair, lineage, merged)
             await absorption.decide(here, there)
@@ -69,7 +72,7 @@ async def _merge(pair: Pair, lineage: str, merged: Merged, seen: set[str]) -> No
             continue
         merged_once = True
         for other in merged.waits_for - seen:
-            await _merge(pair, other, merged, seen | {other})
+            await _merge(pair, other, merged, seen | {other}, every_row)
     raise Moving(lineage)
 
 

@@ -176,9 +176,11 @@ class Replicator:
             raise Unavailable(f"the {standing.follower} has not joined generation {standing.generation} yet")
         return self._failover.fenced(standing.active, standing), self._failover.fenced(standing.follower, standing)
 
-    async def _merge(self, sides: tuple[Engine, Engine], lineage: str, generation: int) -> None:
+    async def _merge(
+        self, sides: tuple[Engine, Engine], lineage: str, generation: int, *, every_row: bool = False
+    ) -> None:
         try:
-            merged = await merge(*sides, lineage, self.codec, generation=generation)
+            merged = await merge(*sides, lineage, self.codec, generation=generation, every_row=every_row)
         except Outdated:
             await self._failover.learn()
             raise
@@ -191,11 +193,11 @@ class Replicator:
             log.warning("thread %r was written to on both sides; the head that lost is kept as %r", thread, name)
 
     async def merge_now(self, lineage: str) -> None:
-        """Make a lineage equal on both sides; `Refused` if the follower cannot be reached."""
+        """Make a lineage equal on both sides, to the last row; `Refused` if the follower cannot be reached."""
         standing = self._failover.standing
         if not self._failover.is_healthy(standing.follower) or standing.follower not in standing.fences:
             raise Refused(lineage, f"what was spooled for {lineage!r} waits for the {standing.follower}")
-        await self._merge(self._sides(standing), lineage, standing.generation)
+        await self._merge(self._sides(standing), lineage, standing.generation, every_row=True)
 
     async def _fail_back(self) -> None:
         """Return to the primary, once it has been healthy for long enough and has everything, except for lineages that
