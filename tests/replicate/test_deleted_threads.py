@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import msgspec
 import pytest
 
-from backtrail.engines.base import Head, next_version
+from backtrail.engines.base import Commit, Head, Swap, next_version
 from backtrail.engines.coroutines import finish
 from backtrail.engines.memory import MemoryEngine
 from backtrail.errors import Corrupt
@@ -59,15 +59,25 @@ def test_a_tombstone_is_found_by_name_and_incarnation() -> None:
     finish(write_tombstone(side, head(1, 3), 1))
     finish(write_tombstone(side, head(2, 1, b"another".ljust(16)), 3))
     found = finish(find_deletions((side,), head(2)))
-    assert found == Deletions(Tombstone(1, head(1, 3).version, "t", *head(1, 3).position), 3)
+    assert found == Deletions(Tombstone(1, head(1, 3).version, "t"), 3)
     elsewhere = msgspec.structs.replace(head(1), thread="another name")
     assert finish(find_deletions((side,), elsewhere)) == Deletions(None, 0)
 
 
-def test_a_tombstone_tells_which_rows_of_a_branch_were_known() -> None:
-    stone = Tombstone(1, 1, "t", OWN.id, 3)
-    assert [stone.knew((OWN.id, step)) for step in (1, 3, 4)] == [True, True, False]
-    assert not stone.knew((b"another branch", 1))
+def test_a_tombstone_tells_which_rows_went_with_the_thread() -> None:
+    side = MemoryEngine()
+    finish(side.commit(sample_records.first(OWN)))
+    tip, undone = (sample_records.branch("t", n, origin=(OWN.id, 1)) for n in (2, 3))
+    rows = [sample_records.row(tip, 2), sample_records.row(tip, 3), sample_records.row(undone, 2)]
+    finish(side.commit(Commit("t", rows=rows, branches=[tip, undone])))
+    finish(write_tombstone(side, sample_records.head(tip, 3, head(1, 2).version), 1))
+    assert not finish(find_deletions((side,), head(1))).knew((OWN.id, 1))  # it is still there
+    finish(side.commit(Commit("t", [Swap("t", sample_records.head(OWN, 1).key, None)])))
+    deletions = finish(find_deletions((side,), head(1)))
+    assert deletions.own is not None
+    assert deletions.own.known == ((tip.id, 3), (OWN.id, 1))
+    assert [deletions.knew((tip.id, step)) for step in (2, 3, 4)] == [True, True, False]
+    assert not deletions.knew((undone.id, 2))  # it may have come by itself, without its head
 
 
 def test_of_several_tombstones_of_an_incarnation_the_newest_counts() -> None:
@@ -76,12 +86,10 @@ def test_of_several_tombstones_of_an_incarnation_the_newest_counts() -> None:
     finish(write_tombstone(one, head(1, 2), 1))  # an older one does not replace it
     finish(write_tombstone(two, head(1, 4), 2))
     assert stones(one) == 1
-    newest = Tombstone(3, head(1, 5).version, "t", *head(1, 5).position)
+    newest = Tombstone(3, head(1, 5).version, "t")
     assert finish(find_deletions((one, two), head(1))).own == newest
     finish(write_tombstone(two, head(1, 6), 4))
-    assert finish(find_deletions((one, two), head(1))).own == Tombstone(
-        4, head(1, 6).version, "t", *head(1, 6).position
-    )
+    assert finish(find_deletions((one, two), head(1))).own == Tombstone(4, head(1, 6).version, "t")
 
 
 def test_a_tombstone_is_void_while_its_side_has_the_thread() -> None:
@@ -112,8 +120,6 @@ def test_a_damaged_tombstone_is_damage_and_no_deletion() -> None:
     side = MemoryEngine()
     finish(write_tombstone(side, head(1), 1))
     [stone] = finish(side.threads())
-    from backtrail.engines.base import Commit, Swap
-
     damaged = msgspec.structs.replace(stone, note=b"\xc1", version=stone.version + 1)
     finish(side.commit(Commit(stone.lineage, (Swap(stone.thread, stone.key, damaged),))))
     with pytest.raises(Corrupt, match="tombstone"):

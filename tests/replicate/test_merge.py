@@ -11,6 +11,7 @@ import backtrail
 from backtrail.engines.conflicts import Refused
 from backtrail.engines.coroutines import finish
 from backtrail.errors import Unavailable
+from backtrail.replicate.lineage_copy import free_all
 from backtrail.replicate.merge_rules import Apart, OursUnlessAhead, Outdated
 from fix_flaky import Flaky
 from fix_generations import Lifetime, Sides
@@ -162,6 +163,38 @@ def test_a_save_of_an_older_generation_that_the_deletion_did_not_know_is_kept_un
     sides.delete(getattr(sides, deleted), 2)
     assert sides.merge(2) == [("t", "t#diverged-1")]
     assert sides.equal() == {"t#diverged-1": said("one", "older")}
+
+
+@pytest.mark.parametrize("deleted", ["target", "source"])
+def test_a_deletion_knows_its_rows_after_they_were_freed(sides: Sides, deleted: str) -> None:
+    common(sides, "one")
+    here, other = (sides.target, sides.source) if deleted == "target" else (sides.source, sides.target)
+    sides.thread(here, 2).append("messages", ["two"])  # on a branch of its own
+    sides.delete(here, 2)
+    finish(free_all(here, "t"))
+    assert sides.merge(2) == []
+    assert sides.equal() == {}
+    common(sides, "one", name="continued")
+    sides.delete(here, 2, "continued")
+    finish(free_all(here, "continued"))
+    sides.thread(other, 3, "continued").append("messages", ["newer"])
+    assert sides.merge(3, "continued") == []
+    assert sides.equal() == {"continued": said("one", "newer")}
+    assert [one.step for one in sides.thread(sides.target, 3, "continued").history(all=True)] == [2]
+
+
+def test_a_save_that_was_deleted_and_made_again_stays_for_a_fork_of_it(sides: Sides) -> None:
+    common(sides, "one")
+    id = str(uuid.uuid4())
+    sides.thread(sides.source, 1).append("messages", ["two"], id=id)
+    sides.delete(sides.source, 1)
+    sides.thread(sides.target, 2).append("messages", ["two"], id=id)
+    sides.thread(sides.target, 2).fork("fork")
+    for name in ("t", "fork"):
+        sides.thread(sides.target, 2, name).append("messages", ["three"])
+    assert sides.merge(2) == []
+    assert sides.equal() == {"fork": said("one", "two", "three"), "t": said("one", "two", "three")}
+    assert id in {one.id for one in sides.thread(sides.target, 2, "fork").history()}
 
 
 def test_another_thread_of_a_name_that_was_deleted_in_a_newer_generation_is_kept_under_another_name(

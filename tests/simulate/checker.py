@@ -253,9 +253,11 @@ def _deleted_checkpoints(ledger: Ledger, sides: Sides) -> Iterator[Failure]:
 
 
 def _annotations(ledger: Ledger, sides: Sides) -> Iterator[Failure]:
-    """A checkpoint has the label that it was given last, or one of those that were given at the same time."""
+    """A checkpoint has the label that it was given last, or one of those that were given at the same time; unless the
+    thread was deleted since, and the label with it: a fork may still have the same save."""
     for call in ledger.acknowledged("annotate"):
-        if call.target is None:
+        deletes = [one for one in ledger.all("delete", "delete_at") if one.thread == call.thread and one.deletes_thread]
+        if call.target is None or any(not one.over_before(call.begun) and not one.did_nothing for one in deletes):
             continue
         later = [
             one

@@ -12,12 +12,12 @@ from collections.abc import Collection, Iterable
 
 import msgspec
 
-from backtrail.engines.base import LAST_STEP, Branch, Commit, Drop, Engine, Head, Swap, generation_of, next_version
+from backtrail.engines.base import LAST_STEP, Branch, Commit, Drop, Engine, Head, Position, Swap, generation_of, next_version
 from backtrail.engines.branch_origins import furthest, leads_through
 from backtrail.engines.conflicts import Refused
 from backtrail.replicate.deleted_threads import Fate, fate, find_deletions
 from backtrail.replicate.lineage_copy import Copied, LineageRecords, copy_blobs, copy_rows
-from backtrail.replicate.lineage_union import LineageUnion
+from backtrail.replicate.lineage_union import LineageUnion, Seen
 from backtrail.replicate.merge_rules import Apart, Codec, Rule
 
 LABEL = "diverged"
@@ -70,7 +70,7 @@ class Absorption:
         self._merged = merged
         self._final: dict[str, Head] = {}  # the heads that both will have
         self._lost: list[_Lost] = []
-        self._ended: list[tuple[bytes, LineageRecords]] = []  # incarnations that were deleted, by a side with these
+        self._ended: list[tuple[bytes, Seen]] = []  # incarnations that were deleted, by somebody who had seen this
         self._diverged: list[tuple[str, str]] = []
         self._waiting: set[str] = set()  # threads of the source whose names a thread of another lineage has to free
 
@@ -90,8 +90,8 @@ class Absorption:
         for lost in self._lost:
             await self._keep(lost)
         self._separate_owners()
-        for owner, there in self._ended:
-            self._union.delete_seen(owner, there, self._threads())
+        for owner, seen in self._ended:
+            self._union.delete_seen(owner, seen, self._threads())
         for thread, head in self._final.items():
             if not _is_record(head):
                 self._final[thread] = self._counted(head)
@@ -114,19 +114,23 @@ class Absorption:
 
     async def _fate(self, head: Head, here: LineageRecords, there: LineageRecords) -> tuple[Fate, Head]:
         """The fate of a head of one side, as far as the other side knows it, and the head that it concerns."""
-        if here is self._theirs:
-            end = self._rule.fate(head, await find_deletions(self._deleters, head))
-        else:
-            end = fate(head, await find_deletions((self._source,), head))
+        from_source = here is self._theirs
+        deletions = await find_deletions(self._deleters if from_source else (self._source,), head)
+        end = self._rule.fate(head, deletions) if from_source else fate(head, deletions)
         if end not in (Fate.NEWER, Fate.UNSEEN):
             return end, head
-        if there.step(head.position) is not None:  # whoever deleted the thread has been here
-            unseen = self._union.newest_unseen(head.owner, there)
+
+        def seen(at: Position) -> bool:
+            return there.step(at) is not None or deletions.knew(at)
+
+        if seen(head.position):  # whoever deleted the thread has been here
+            unseen = self._union.newest_unseen(head.owner, seen)
             if unseen is None:
                 return Fate.DEAD, head
             (branch, _), step = unseen
             end, head = Fate.UNSEEN, self._codec.move(head, branch, step)  # it was undone, and is kept all the same
-        self._ended.append((head.owner, there))
+        if all(one.owner != head.owner for one in there.heads.values()):
+            self._ended.append((head.owner, seen))  # else an earlier merge kept it there under another name
         return end, head
 
     async def _decide_ours(self, head: Head) -> None:
@@ -234,7 +238,7 @@ class Absorption:
         all, with the same marks; both, if they have the same head: one may have more rows of it under another name."""
         sides = [side for side in (self._ours, self._theirs) if side.heads.get(head.thread) == head]
         current = not self._rule.renews or generation_of(head.version) >= self._generation
-        count = self._union.count(head)
+        count = self._union.count(head, self._threads())
         rows = self._union.own_rows(head.owner)
         if current and sides and all(side.step(at) == step for side in sides for at, step in rows.items()):
             return head

@@ -2,7 +2,8 @@
 
 A side on which a thread is missing may have deleted it, or may never have had it. The tombstone tells which. It is
 written on the active side before the thread's head is deleted, and has no effect as long as that side has the head: so
-a deletion that was refused or interrupted needs no clearing up.
+a deletion that was refused or interrupted needs no clearing up. It also tells which rows went with the thread, because
+a sweep may have freed them by the time the other side is compared.
 """
 
 from __future__ import annotations
@@ -11,16 +12,19 @@ import hashlib
 import time
 from collections.abc import Iterable
 from enum import Enum, auto
+from itertools import islice
 
 import msgspec
 
 from backtrail.engines.base import Engine, Head, Position, generation_of
+from backtrail.engines.branch_origins import walk_back
 from backtrail.engines.reserved_record import record, swap, update
 from backtrail.errors import DECODE_ERRORS, Corrupt, LockLost
 from backtrail.replicate.role_record import LINEAGE, RESERVED
 
 _NAMES = f"{RESERVED}gone/"
 _REMEMBERED = 3600 * 1_000_000  # microseconds: a save that was under way may still reach the other side
+_KNOWN = 64  # branches: a tombstone has the size of a head's note
 
 
 class Tombstone(msgspec.Struct, frozen=True, array_like=True, order=True):
@@ -29,12 +33,11 @@ class Tombstone(msgspec.Struct, frozen=True, array_like=True, order=True):
     generation: int  #: in which it was deleted
     version: int  #: of the head that was deleted
     thread: str
-    branch: bytes = b""  #: where that head stood
-    step: int = 0
+    known: tuple[Position, ...] = ()  #: the last row of each branch in that head's history; of a long one, the newest
 
     def knew(self, position: Position) -> bool:
-        """True if the head that was deleted had this row, as far as its branch tells."""
-        return position[0] == self.branch and position[1] <= self.step
+        """True if this row was in the history that was deleted."""
+        return any(branch == position[0] and position[1] <= step for branch, step in self.known)
 
 
 class Fate(Enum):
@@ -53,6 +56,10 @@ class Deletions(msgspec.Struct, frozen=True):
     own: Tombstone | None  #: of the incarnation that was asked for
     others: int  #: the newest generation in which another one was deleted
 
+    def knew(self, position: Position) -> bool:
+        """True if whoever deleted this incarnation had this row in its history."""
+        return self.own is not None and self.own.knew(position)
+
 
 def fate(head: Head, deletions: Deletions) -> Fate:
     """The effect of deletions on a head, as far as its version tells."""
@@ -68,7 +75,10 @@ def fate(head: Head, deletions: Deletions) -> Fate:
 async def write_tombstone(side: Engine, head: Head, generation: int) -> None:
     """Record that this head is about to be deleted. `LockLost` if the side is fenced and the generation is over."""
     name = _name(head.thread, head.owner)
-    stone = Tombstone(generation, head.version, head.thread, *head.position)
+    branches = {branch.id: branch for branch in await side.branches(head.lineage)}
+    history = islice(walk_back(head.position, branches.get), _KNOWN)
+    known = tuple((segment.branch.id, segment.last) for segment in history)
+    stone = Tombstone(generation, head.version, head.thread, known)
 
     def written(known: Head | None) -> Head | None:
         if known is not None and _decode(known) >= stone:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 
 from backtrail.engines.base import Branch, Head, Mark, Position, Step
@@ -10,6 +11,7 @@ from backtrail.replicate.deleted_threads import Fate
 from backtrail.replicate.lineage_copy import LineageRecords
 from backtrail.replicate.merge_rules import Annotated, Apart, Codec, MarkFacts
 
+Seen = Callable[[Position], bool]  #: whether somebody who deleted a thread had this row
 _APART = (
     "thread {thread!r} was written to in both stores after one was made from the other (both have their own step "
     "{step}): nothing was changed; copy one of them into an empty store"
@@ -61,25 +63,36 @@ class LineageUnion:
                 found[id, number] = step if mark is None else step._replace(mark=mark.data)
         return found
 
-    def count(self, head: Head) -> int:
-        """The number of checkpoints that a thread with this head has, once it is settled which of its rows count."""
+    def count(self, head: Head, heads: list[Head]) -> int:
+        """The number of checkpoints that a thread with this head has, once it is settled which of its rows count.
+        `heads` are those of all threads."""
         rows = self.own_rows(head.owner)
         way = {segment.branch.id: segment.last for segment in walk_back(head.position, self.branches.get)}
         by_id: dict[bytes, list[Position]] = {}
         for at, step in sorted(rows.items(), key=lambda row: (row[0][1] > way.get(row[0][0], 0), row[0])):
             by_id.setdefault(step.id, []).append(at)  # those in the history first
-        return sum(self._settle(same, rows, head.position, way) for same in by_id.values())
+        repeated = any(len(same) > 1 for same in by_id.values())
+        inherited = self._inherited(head.owner, heads) if repeated else {}
+        return sum(self._settle(same, rows, head.position, way, inherited) for same in by_id.values())
 
-    def _settle(self, same: list[Position], rows: dict[Position, Step], tip: Position, way: dict[bytes, int]) -> bool:
+    def _settle(
+        self,
+        same: list[Position],
+        rows: dict[Position, Step],
+        tip: Position,
+        way: dict[bytes, int],
+        inherited: dict[bytes, int],
+    ) -> bool:
         """Settle which row of a save counts, and how it is annotated; False if none does. There may be several, because
         one side repeated it: the one in the history stays, or else the first that no side has removed. None stays if
-        somebody deleted the save, who knew one of them; unless the thread is at it."""
+        somebody deleted the save, who knew one of them; unless the thread is at it, or another one inherited it."""
         facts = {at: self._codec.mark_facts(at[0], rows[at]) for at in same}
         alive = [at for at in same if not self._is_deleted(at[0], rows[at])]
         stays: Position | None = same[0] if same[0][1] <= way.get(same[0][0], 0) else (alive or same)[0]
         deleted = any(one is not None and one.deleted for one in facts.values())
         if deleted or tip in same:
-            stays = tip if tip in same else None
+            forked = (at for at in alive if at[1] <= inherited.get(at[0], 0))
+            stays = tip if tip in same else next(forked, None)
         for at in same:
             annotated = self._annotated(rows[at].id) if at == stays else None
             known = facts[at]
@@ -102,25 +115,24 @@ class LineageUnion:
                     found.append(Annotated(facts.at, at[0], step))
         return max(found, default=None)
 
-    def newest_unseen(self, owner: bytes, there: LineageRecords) -> tuple[Position, Step] | None:
-        """The newest checkpoint of a thread that this side does not have."""
-        unseen = {at: step for at, step in self.own_rows(owner).items() if there.step(at) is None}
+    def newest_unseen(self, owner: bytes, seen: Seen) -> tuple[Position, Step] | None:
+        """The newest checkpoint of a deleted thread that whoever deleted it had not seen."""
+        unseen = {at: step for at, step in self.own_rows(owner).items() if not seen(at)}
         alive = [at for at, step in unseen.items() if not self._is_deleted(at[0], step)]
         newest = max(alive, key=lambda at: (at[1], at[0]), default=None)
         return None if newest is None else (newest, unseen[newest])
 
-    def delete_seen(self, owner: bytes, there: LineageRecords, heads: list[Head]) -> None:
-        """Delete the checkpoints of a deleted thread that whoever deleted it had seen: those that are `there`. Only the
-        others are kept, and those that other threads inherited; `heads` are all that will be."""
-        if any(head.owner == owner for head in there.heads.values()):
-            return  # an earlier merge has done it, and kept what is there under another name
-        forks = [head for head in heads if head.owner != owner]
-        inherited = furthest((head.position for head in forks), self.branches.get)
-        for id, steps in there.steps.items():
-            if self.branches[id].owner == owner:
-                for number, step in steps.items():
-                    if number > inherited.get(id, 0) and not self._is_deleted(id, step):
-                        self.marks[id, number] = self._codec.mark(id, step, deleted=True)
+    def delete_seen(self, owner: bytes, seen: Seen, heads: list[Head]) -> None:
+        """Delete the checkpoints of a deleted thread that whoever deleted it had seen. Only the others are kept, and
+        those that other threads inherited; `heads` are all that will be."""
+        inherited = self._inherited(owner, heads)
+        for (id, number), step in self.own_rows(owner).items():
+            if seen((id, number)) and number > inherited.get(id, 0) and not self._is_deleted(id, step):
+                self.marks[id, number] = self._codec.mark(id, step, deleted=True)
+
+    def _inherited(self, owner: bytes, heads: list[Head]) -> dict[bytes, int]:
+        """The last step of each branch that the history of another thread leads through."""
+        return furthest((head.position for head in heads if head.owner != owner), self.branches.get)
 
     def delete_repeated(self, owner: bytes, here: LineageRecords, there: LineageRecords) -> None:
         """Delete the checkpoints of a thread `here` that were repeated `there`, by another one, and deleted."""

@@ -50,11 +50,9 @@ class IfNobodyElseWrote(Rule):
     def begins(self, theirs: Head) -> bool:
         return self._bases[theirs.thread] is None
 
-    def fate(self, theirs: Head, deletions: Deletions) -> Fate:
+    def fate(self, theirs: Head, deletions: Deletions) -> Fate:  # noqa: ARG002 - other rules need it
         if deletions.own is None:
             return Fate.ALIVE
-        if deletions.own.knew(theirs.position):
-            return Fate.DEAD
         # Also of a thread that began in the spool: its first save may have reached a side before it was spooled, and
         # whoever deleted it there did not know those after it.
         return Fate.UNSEEN
@@ -135,11 +133,11 @@ async def _sources(
         raise Stranded(lineage, f"thread {min(lost)!r} builds on a step that the active side does not have")
     sources: list[tuple[Engine, LineageRecords]] = [(spool.engine, _records(spooled, ours, found, lost))]
     for thread in sorted(lost):
-        deleted = (await find_deletions(sides, spooled.heads[thread])).own
+        deletions = await find_deletions(sides, spooled.heads[thread])
         saves = [
             SpooledRow(spooled.heads[thread], at, _branch(found, ours, at[0]), row)
             for name, at in spooled.saves
-            if name == thread and not (deleted is not None and deleted.knew(at))
+            if name == thread and not deletions.knew(at)
             for row in await spool.engine.rows(lineage, at[0], at[1], at[1])
         ]
         if saves:  # else all of them had reached a side, or the thread was only moved, to a step that is gone
