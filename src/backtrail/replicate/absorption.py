@@ -12,7 +12,18 @@ from collections.abc import Collection, Iterable
 
 import msgspec
 
-from backtrail.engines.base import LAST_STEP, Branch, Commit, Drop, Engine, Head, Position, Swap, generation_of, next_version
+from backtrail.engines.base import (
+    LAST_STEP,
+    Branch,
+    Commit,
+    Drop,
+    Engine,
+    Head,
+    Position,
+    Swap,
+    generation_of,
+    next_version,
+)
 from backtrail.engines.branch_origins import furthest, leads_through
 from backtrail.engines.conflicts import Refused
 from backtrail.replicate.deleted_threads import Fate, fate, find_deletions
