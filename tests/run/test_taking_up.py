@@ -157,3 +157,14 @@ def test_a_worker_reads_runs_that_sleep_once_and_then_only_new_ones(monkeypatch:
         assert sum(read) == 64
         later(61)
         assert finish(worker.find()) == ["another"]
+
+
+def test_the_oldest_of_many_ready_runs_do_not_wait_behind_newer_ones(monkeypatch: Any) -> None:
+    monkeypatch.setattr("backtrail.run.work_core._PAGE", 10)
+    monkeypatch.setattr("backtrail.run.work_core._OLDEST", 8)
+    with backtrail.open("memory:") as store:
+        for number in range(70):
+            store.submit("t", id=f"r{number:02}")
+        store.submit("another", id="of-another-task")
+        worker = WorkCore(store._core.context, {"t": print}, 1, 1.0)
+        assert sorted(finish(worker.find())) == [f"r{number:02}" for number in range(8)]

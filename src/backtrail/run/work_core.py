@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import random
 import time
+from collections import deque
 from collections.abc import AsyncIterator, Callable, Mapping
 from functools import partial
 from typing import Any
@@ -27,10 +28,11 @@ from backtrail.run.run_core import RunCore
 from backtrail.run.submission import WAITING
 
 _PAGE = 1000
-_PAGES = 5  # of ready runs that are read to find the oldest; more if none of them is of these tasks
-_SHARE = 20  # a look at all running or sleeping runs may take one part in so many of the time
+_PAGES = 5  # of ready runs among which the oldest are looked for at once; the next ones if none is of these tasks
+_SHARE = 20  # a look at all runs of a status may take one part in so many of the time
 _OLDEST = 1024  # ready runs from which some are drawn
 _DRAWN = 16  # of them, for each thread or task, before the list is read again: few enough that most are still there
+_DRAWN_OF_ALL = 256  # of them, after all ready runs were read: more, because that took longer
 _ALL_AGAIN = 60.0  # seconds after which all sleeping runs are read again, in case a clock was wrong
 _NOT_AGAIN = 0.5  # seconds before a run that another worker has is tried again
 _SKEW = 5_000_000  # microseconds by which the clocks of two machines may differ meanwhile
@@ -62,6 +64,7 @@ class WorkCore:
         self._looked = dict.fromkeys(WAITING, 0)  # when they were read last; 0: never
         self._read_all_at = 0.0
         self._look_behind_at = 0.0
+        self._look_at_all_at = 0.0
         self._refused: dict[str, float] = {}
 
     async def find(self) -> list[str]:
@@ -81,14 +84,27 @@ class WorkCore:
         return (await RUNS.schedule(self.context, head)).submitted_for in self.tasks
 
     async def _ready(self) -> list[str]:
+        """Some of the oldest. A listing begins with the newest, so only the beginning of a long one is read, but now
+        and then all of it: no run waits for ever behind newer ones."""
         heads: list[Head] = []
         async for page in self._pages("ready"):
             heads += page
             if len(heads) >= _PAGES * _PAGE:
+                if time.monotonic() >= self._look_at_all_at:
+                    return await self._oldest_of_all()
                 if drawn := await self._draw(heads):
                     return drawn
                 heads.clear()
         return await self._draw(heads)
+
+    async def _oldest_of_all(self) -> list[str]:
+        began, oldest = time.monotonic(), deque[str](maxlen=_OLDEST)
+        async for page in self._pages("ready"):
+            for head in page:
+                if await self._ours(head):
+                    oldest.append(head.thread)
+        self._look_at_all_at = began + _SHARE * (time.monotonic() - began)
+        return random.sample(oldest, min(len(oldest), _DRAWN_OF_ALL))
 
     async def _draw(self, heads: list[Head]) -> list[str]:
         """Some of the oldest of these runs that are of these tasks."""
@@ -105,14 +121,14 @@ class WorkCore:
                 return drawn
         return []
 
-    async def _page(self, status: str, after: str | None = None, limit: int = _PAGE) -> list[Head]:
+    async def _page(self, status: str, after: str | None, limit: int) -> list[Head]:
         return await list_heads(self.context, "", limit, after, KINDS[status], exact=True)
 
     async def _pages(self, status: str) -> AsyncIterator[list[Head]]:
         """The runs that have a status, newest first, page by page."""
         after: str | None = None
         while True:
-            page = await self._page(status, after)
+            page = await self._page(status, after, _PAGE)
             yield page
             if len(page) < _PAGE:
                 return
