@@ -75,9 +75,25 @@ def test_a_tombstone_tells_which_rows_went_with_the_thread() -> None:
     finish(side.commit(Commit("t", [Swap("t", sample_records.head(OWN, 1).key, None)])))
     deletions = finish(find_deletions((side,), head(1)))
     assert deletions.own is not None
-    assert deletions.own.known == ((tip.id, 3), (OWN.id, 1))
+    assert dict(deletions.own.known) == {tip.id: 3, OWN.id: 1, undone.id: 2}
     assert [deletions.knew((tip.id, step)) for step in (2, 3, 4)] == [True, True, False]
-    assert not deletions.knew((undone.id, 2))  # it may have come by itself, without its head
+    assert [deletions.knew((undone.id, step)) for step in (2, 3)] == [True, False]
+    assert deletions.knew((b"a later branch", 2)) is False
+
+
+def test_a_tombstone_of_a_thread_with_many_branches_says_that_it_does_not_name_them_all() -> None:
+    side = MemoryEngine()
+    finish(side.commit(sample_records.first(OWN)))
+    many = [sample_records.branch("t", n, origin=(OWN.id, 1)) for n in range(2, 102)]
+    rows = [sample_records.row(branch, 2) for branch in many]
+    finish(side.commit(Commit("t", rows=rows, branches=many)))
+    finish(write_tombstone(side, sample_records.head(OWN, 1, head(1, 2).version), 1))
+    finish(side.commit(Commit("t", [Swap("t", sample_records.head(OWN, 1).key, None)])))
+    deletions = finish(find_deletions((side,), head(1)))
+    assert deletions.knew((OWN.id, 1)) is True
+    assert deletions.knew((many[-1].id, 2)) is True
+    assert deletions.knew((many[-1].id, 3)) is False
+    assert deletions.knew((many[0].id, 2)) is None
 
 
 def test_of_several_tombstones_of_an_incarnation_the_newest_counts() -> None:

@@ -8,10 +8,11 @@ from typing import Any
 import pytest
 
 import backtrail
+from backtrail.engines.base import Commit
 from backtrail.engines.conflicts import Refused
 from backtrail.engines.coroutines import finish
 from backtrail.errors import Unavailable
-from backtrail.replicate.lineage_copy import free_all
+from backtrail.replicate.lineage_copy import free_all, new_row
 from backtrail.replicate.merge_rules import Apart, OursUnlessAhead, Outdated
 from fix_flaky import Flaky
 from fix_generations import Lifetime, Sides
@@ -181,6 +182,23 @@ def test_a_deletion_knows_its_rows_after_they_were_freed(sides: Sides, deleted: 
     assert sides.merge(3, "continued") == []
     assert sides.equal() == {"continued": said("one", "newer")}
     assert [one.step for one in sides.thread(sides.target, 3, "continued").history(all=True)] == [2]
+
+
+@pytest.mark.parametrize("deleted", ["target", "source"])
+def test_rows_that_came_after_a_deletion_were_not_seen_by_it(sides: Sides, deleted: str) -> None:
+    common(sides, "one")
+    here, other = (sides.target, sides.source) if deleted == "target" else (sides.source, sides.target)
+    sides.delete(here, 1)
+    thread = sides.thread(other, 2)
+    for message in ("two", "three", "four"):
+        thread.append("messages", [message])
+    branch = sides.head(other).branch
+    [made] = [each for each in finish(other.branches("t")) if each.id == branch]
+    rows = [new_row(branch, row) for row in finish(other.rows("t", branch, 1, 3))]
+    finish(here.commit(Commit("t", rows=rows, branches=[made])))  # a merge that ended before it came to the head
+    assert sides.merge(2) == []
+    assert sides.equal() == {"t": said("one", "two", "three", "four")}
+    assert [one.step for one in sides.thread(sides.target, 3).history(all=True)] == [2, 3, 4]
 
 
 def test_a_save_that_was_deleted_and_made_again_stays_for_a_fork_of_it(sides: Sides) -> None:

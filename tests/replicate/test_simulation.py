@@ -49,6 +49,9 @@ def _play(*arguments: str) -> subprocess.CompletedProcess[str]:
         (610556, "sync", "--no-spool"),
         (611792, "sync", "--spool"),
         (820027, "sync", "--spool"),
+        (1000380, "async", "--no-spool"),
+        (2001579, "async", "--no-spool"),
+        (2002994, "async", "--spool"),
     ],
 )
 def test_seeds_that_failed_once_keep_every_promise(start: int, replication: str, spool: str) -> None:

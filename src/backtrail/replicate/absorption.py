@@ -132,7 +132,8 @@ class Absorption:
             return end, head
 
         def seen(at: Position) -> bool:
-            return there.step(at) is not None or deletions.knew(at)
+            known = deletions.knew(at)
+            return there.step(at) is not None if known is None else known
 
         if seen(head.position):  # whoever deleted the thread has been here
             unseen = self._union.newest_unseen(head.owner, seen)

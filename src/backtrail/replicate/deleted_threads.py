@@ -16,7 +16,7 @@ from itertools import islice
 
 import msgspec
 
-from backtrail.engines.base import Engine, Head, Position, generation_of
+from backtrail.engines.base import LAST_STEP, Engine, Head, Position, generation_of
 from backtrail.engines.branch_origins import walk_back
 from backtrail.engines.reserved_record import record, swap, update
 from backtrail.errors import DECODE_ERRORS, Corrupt, LockLost
@@ -33,11 +33,15 @@ class Tombstone(msgspec.Struct, frozen=True, array_like=True, order=True):
     generation: int  #: in which it was deleted
     version: int  #: of the head that was deleted
     thread: str
-    known: tuple[Position, ...] = ()  #: the last row of each branch in that head's history; of a long one, the newest
+    known: tuple[Position, ...] = ()  #: the last row of each branch of its own or in its history; the newest of many
 
-    def knew(self, position: Position) -> bool:
-        """True if this row was in the history that was deleted."""
-        return any(branch == position[0] and position[1] <= step for branch, step in self.known)
+    def knew(self, position: Position) -> bool | None:
+        """True if the side on which the thread was deleted had this row; None if that is not known, because it had too
+        many branches to name."""
+        for branch, step in self.known:
+            if branch == position[0]:
+                return position[1] <= step
+        return None if len(self.known) == _KNOWN else False
 
 
 class Fate(Enum):
@@ -56,9 +60,9 @@ class Deletions(msgspec.Struct, frozen=True):
     own: Tombstone | None  #: of the incarnation that was asked for
     others: int  #: the newest generation in which another one was deleted
 
-    def knew(self, position: Position) -> bool:
-        """True if whoever deleted this incarnation had this row in its history."""
-        return self.own is not None and self.own.knew(position)
+    def knew(self, position: Position) -> bool | None:
+        """True if the side on which this incarnation was deleted had this row; None if that is not known."""
+        return False if self.own is None else self.own.knew(position)
 
 
 def fate(head: Head, deletions: Deletions) -> Fate:
@@ -75,10 +79,7 @@ def fate(head: Head, deletions: Deletions) -> Fate:
 async def write_tombstone(side: Engine, head: Head, generation: int) -> None:
     """Record that this head is about to be deleted. `LockLost` if the side is fenced and the generation is over."""
     name = _name(head.thread, head.owner)
-    branches = {branch.id: branch for branch in await side.branches(head.lineage)}
-    history = islice(walk_back(head.position, branches.get), _KNOWN)
-    known = tuple((segment.branch.id, segment.last) for segment in history)
-    stone = Tombstone(generation, head.version, head.thread, known)
+    stone = Tombstone(generation, head.version, head.thread, await _rows_of(side, head))
 
     def written(known: Head | None) -> Head | None:
         if known is not None and _decode(known) >= stone:
@@ -87,6 +88,17 @@ async def write_tombstone(side: Engine, head: Head, generation: int) -> None:
         return record(name, LINEAGE, "gone", value, known, incarnation=head.owner, updated=now)
 
     await update(side, name, written)
+
+
+async def _rows_of(side: Engine, head: Head) -> tuple[Position, ...]:
+    """The last row of each branch that the thread wrote, or that its history leads through."""
+    branches = {branch.id: branch for branch in await side.branches(head.lineage)}
+    own = islice((branch.id for branch in reversed(branches.values()) if branch.owner == head.owner), _KNOWN)
+    found = {segment.branch.id: segment.last for segment in islice(walk_back(head.position, branches.get), _KNOWN)}
+    for id in own:
+        last = await side.steps(head.lineage, id, 1, LAST_STEP, newest=1)
+        found[id] = last[0].step if last else 0
+    return tuple(islice(found.items(), _KNOWN))
 
 
 async def find_deletions(sides: Iterable[Engine], head: Head) -> Deletions:
