@@ -9,8 +9,12 @@ from urllib.parse import urlsplit
 
 import httpx
 import pytest
+from starlette.applications import Starlette
+from starlette.routing import Mount
+from starlette.testclient import TestClient
 
 import backtrail
+from backtrail.server import application
 from backtrail.server.routes import OPERATIONS, ROOT
 from fix_inspector import TOKEN, Inspector, inspector
 
@@ -42,7 +46,22 @@ def test_the_page_itself_holds_nothing_of_the_store_and_needs_no_token(served: I
 @pytest.mark.parametrize("path", ["/../app.py", "/%2e%2e/app.py", "/..%2fapp.py", "/static/app.js", "//etc/passwd"])
 def test_no_path_leads_out_of_the_static_files(served: Inspector, path: str) -> None:
     with _client_without_token(served) as client:
-        assert client.get(path).status_code == 404
+        assert client.get(path).status_code == 401
+        assert client.get(path, headers={"authorization": f"Bearer {TOKEN}"}).status_code == 404
+
+
+def test_an_inspector_that_another_application_mounts_needs_the_token_too() -> None:
+    with backtrail.open("memory:") as store:
+        store.thread("mine").save({"n": 1})
+        app = application(store, token=TOKEN, hosts=["testserver"], read_only=True, metrics=True)
+        client = TestClient(Starlette(routes=[Mount("/inside", app)]))
+        key = {"authorization": f"Bearer {TOKEN}"}
+        assert client.get("/inside/").status_code == client.get("/inside/app.js").status_code == 200
+        for path in (f"/inside{ROOT}/threads", "/inside/metrics"):
+            assert client.get(path).status_code == 401
+            assert client.get(path, headers=key).status_code == 200
+        assert client.post(f"/inside{ROOT}/delete", json={"thread": "mine"}).status_code == 401
+        assert client.post(f"/inside{ROOT}/delete", json={"thread": "mine"}, headers=key).status_code == 403
 
 
 @pytest.mark.parametrize(

@@ -84,6 +84,7 @@ def application(
     handlers = Handlers(store, name=name, read_only=read_only)
     codes = OneTimeCodes(token)
     watcher = ThreadWatcher(lambda: store.threads(limit=WATCHED_THREADS, newest_first=True))
+    pages = [*_pages(), Route("/open", _open(codes), methods=["POST"])]
     routes = [Route(ROOT + op.path, _endpoint(handlers, op), methods=[op.method]) for op in OPERATIONS]
     routes += [
         Route(f"{ROOT}/export", _export(handlers)),
@@ -92,14 +93,14 @@ def application(
         Route(f"{ROOT}/image", _image(handlers)),
         Route(f"{ROOT}/events", _events(watcher)),
         Route(f"{ROOT}/openapi.json", _openapi),
-        Route("/open", _open(codes), methods=["POST"]),
-        *_pages(),
+        *pages,
     ]
     if metrics:
         routes.append(Route("/metrics", _metrics(handlers)))
     security = Middleware(
         SecurityMiddleware,
         token=token,
+        public=[route.path for route in pages],
         hosts=hosts,
         read_only=read_only,
         max_body=max_body,

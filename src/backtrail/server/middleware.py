@@ -2,9 +2,10 @@
 
 * `Host` must be one of ours: else a hostile name that resolves to this machine could read the store (DNS rebinding);
 * `Origin`, if a browser sends one, must be ours, so that no other site can send requests;
-* every API call, and `/metrics`, needs the token in a header. There are no cookies, so a browser sends nothing by
-itself; * in read-only mode every call that changes the store is refused; bodies that are too large or too slow are
-refused.
+* whatever is not `public` (the files of the page) needs the token in a header: a path that was forgotten, or that an
+  application around this one has changed, is closed and not open. There are no cookies, so a browser sends nothing by
+  itself;
+* in read-only mode every call that changes the store is refused; bodies that are too large or too slow are refused.
 
 The response headers allow the page its own scripts and styles only, and forbid framing it.
 """
@@ -51,6 +52,12 @@ class BodyTooSlow(Exception):
     """A request body of which nothing came for too long."""
 
 
+def _path(scope: Scope) -> str:
+    """The path below the place at which another application has mounted this one."""
+    path: str = scope["path"]
+    return path.removeprefix(scope.get("root_path", ""))
+
+
 class SecurityMiddleware:
     """Passes a request on, or answers it with an error."""
 
@@ -59,12 +66,14 @@ class SecurityMiddleware:
         app: ASGIApp,
         *,
         token: str,
+        public: Iterable[str],
         hosts: Iterable[str] = LOCAL,
         read_only: bool = False,
         max_body: int = MAX_BODY,
         body_seconds: float = BODY_SECONDS,
     ) -> None:
         self._app = app
+        self._public = frozenset(public)
         self._token = token.encode()
         self._hosts = frozenset(host.casefold() for host in hosts)
         self._read_only = read_only
@@ -108,7 +117,7 @@ class SecurityMiddleware:
             return 400, "InvalidInput", "Content-Length is no number"
         if int(length) > self._max_body:
             return 413, "TooLarge", f"the body is larger than {self._max_body:,} bytes"
-        if not scope["path"].startswith(("/api/", "/metrics")):
+        if _path(scope) in self._public:
             return None
         scheme, _, given = headers.get("authorization", "").partition(" ")
         if scheme.lower() != "bearer" or not hmac.compare_digest(given.strip().encode(), self._token):

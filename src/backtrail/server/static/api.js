@@ -2,7 +2,7 @@
 // token, once. The token is kept for this tab only, handed to other tabs of this page that ask, and goes into a header of
 // every call.
 
-const ROOT = "/api/v1";
+const ROOT = "api/v1"; // below the page, wherever an application has mounted it
 
 const KEPT = "backtrail-token";
 const tabs = new BroadcastChannel("backtrail");
@@ -14,7 +14,7 @@ async function findToken() {
     given.delete("code");
     history.replaceState(null, "", location.pathname + (given.size ? `#${given}` : ""));
     const headers = { "content-type": "application/json" };
-    const response = await fetch("/open", { method: "POST", body: JSON.stringify({ code }), headers });
+    const response = await fetch("open", { method: "POST", body: JSON.stringify({ code }), headers });
     if (response.ok) {
       const { token: found } = await response.json();
       tabs.postMessage({ token: found }); // for tabs whose server is gone
