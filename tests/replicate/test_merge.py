@@ -225,6 +225,70 @@ def test_another_thread_of_a_name_that_was_deleted_in_a_newer_generation_is_kept
     assert sides.equal() == {"t#diverged-1": said("older")}
 
 
+def test_a_save_that_was_made_again_and_deleted_stays_deleted_beside_one_that_the_deletion_did_not_know(
+    sides: Sides,
+) -> None:
+    id = str(uuid.uuid4())
+    sides.thread(sides.source, 1).append("messages", ["older"])
+    sides.thread(sides.source, 1).append("messages", ["two"], id=id)  # its answer was lost
+    sides.thread(sides.target, 2).append("messages", ["two"], id=id)
+    sides.delete(sides.target, 2)
+    assert sides.merge(2) == [("t", "t#diverged-1")]
+    assert sides.equal() == {"t#diverged-1": said("older")}
+    assert [one.step for one in sides.thread(sides.target, 3, "t#diverged-1").history(all=True)] == [1]
+
+
+@pytest.mark.parametrize("deleted", ["target", "source"])
+def test_a_save_below_others_that_was_made_again_and_deleted_with_its_thread_stays_deleted(
+    sides: Sides, deleted: str
+) -> None:
+    id = str(uuid.uuid4())
+    common(sides, "one")
+    here, other = (sides.target, sides.source) if deleted == "target" else (sides.source, sides.target)
+    sides.thread(other, 1).append("messages", ["two"], id=id)  # its answer was lost
+    sides.thread(other, 1).append("messages", ["older"])
+    sides.thread(here, 2).append("messages", ["two"], id=id)
+    sides.delete(here, 2)
+    assert sides.merge(2) == [("t", "t#diverged-1")]
+    assert sides.equal() == {"t#diverged-1": said("one", "two", "older")}
+    assert [one.step for one in sides.thread(sides.target, 3, "t#diverged-1").history(all=True)] == [3]
+
+
+@pytest.mark.parametrize("written", ["target", "source"])
+def test_a_name_that_is_given_to_a_thread_and_deleted_during_a_merge_stays_deleted(sides: Sides, written: str) -> None:
+    here, other = (sides.target, sides.source) if written == "target" else (sides.source, sides.target)
+    sides.thread(other, 1).append("messages", ["older"])
+
+    class Busy(Flaky):
+        """A side on which a thread is created and deleted just before the first row is copied to it."""
+
+        done = False
+
+        async def blob_ids(self, *arguments: Any) -> Any:
+            if not self.done:
+                self.done = True
+                sides.thread(self.engine, 2).append("messages", ["deleted"])
+                sides.delete(self.engine, 2)
+            return await self.engine.blob_ids(*arguments)
+
+    busy = Busy(here)
+    pair = (busy, sides.source) if written == "target" else (sides.target, busy)
+    assert sides.merge(2, "t", None, *pair) == [("t", "t#diverged-1")]
+    assert busy.done
+    assert sides.equal() == {"t#diverged-1": said("older")}
+
+
+def test_a_thread_that_only_one_side_came_to_rename_is_not_kept_twice(sides: Sides) -> None:
+    sides.thread(sides.source, 1).append("messages", ["older"])
+    sides.thread(sides.target, 2).append("messages", ["deleted"])
+    sides.delete(sides.target, 2)
+    lifetime = Lifetime(1)
+    with pytest.raises(Unavailable):
+        sides.merge(2, "t", None, lifetime.side(sides.target), lifetime.side(sides.source))
+    assert sides.merge(3, "t", None, sides.source, sides.target) == []
+    assert sides.equal() == {"t#diverged-1": said("older")}
+
+
 def test_a_name_that_was_deleted_and_created_again_is_the_new_thread(sides: Sides) -> None:
     common(sides, "old")
     sides.delete(sides.target)

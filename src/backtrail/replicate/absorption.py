@@ -19,14 +19,13 @@ from backtrail.engines.base import (
     Drop,
     Engine,
     Head,
-    Position,
     Swap,
     generation_of,
     next_version,
 )
 from backtrail.engines.branch_origins import furthest, leads_through
 from backtrail.engines.conflicts import Refused
-from backtrail.replicate.deleted_threads import Fate, fate, find_deletions
+from backtrail.replicate.deleted_threads import Deletions, Fate, fate, find_deletions
 from backtrail.replicate.lineage_copy import Copied, LineageRecords, copy_blobs, copy_rows
 from backtrail.replicate.lineage_union import LineageUnion, Seen
 from backtrail.replicate.merge_rules import Apart, Codec, Rule
@@ -45,7 +44,6 @@ class _Lost(msgspec.Struct, frozen=True):
     here: LineageRecords
     there: LineageRecords
     fate: Fate
-    again: bool = False  #: the other side has the same thread under another name
 
 
 class Pair(msgspec.Struct, frozen=True):
@@ -82,6 +80,7 @@ class Absorption:
         self._final: dict[str, Head] = {}  # the heads that both will have
         self._lost: list[_Lost] = []
         self._ended: list[tuple[bytes, Seen]] = []  # incarnations that were deleted, by somebody who had seen this
+        self._looked_up: list[tuple[bool, Head, Deletions]] = []  # heads, of the source or not, with their deletions
         self._diverged: list[tuple[str, str]] = []
         self._waiting: set[str] = set()  # threads of the source whose names a thread of another lineage has to free
 
@@ -126,24 +125,25 @@ class Absorption:
     async def _fate(self, head: Head, here: LineageRecords, there: LineageRecords) -> tuple[Fate, Head]:
         """The fate of a head of one side, as far as the other side knows it, and the head that it concerns."""
         from_source = here is self._theirs
-        deletions = await find_deletions(self._deleters if from_source else (self._source,), head)
+        deletions = await self._find_deletions(head, from_source)
+        self._looked_up.append((from_source, head, deletions))
         end = self._rule.fate(head, deletions) if from_source else fate(head, deletions)
-        if end not in (Fate.NEWER, Fate.UNSEEN):
+        if end not in (Fate.NEWER, Fate.UNSEEN, Fate.OUSTED):
             return end, head
-
-        def seen(at: Position) -> bool:
-            known = deletions.knew(at)
-            return there.step(at) is not None if known is None else known
-
+        seen = self._union.seen_by(deletions, head.owner, there)
         if seen(head.position):  # whoever deleted the thread has been here
             unseen = self._union.newest_unseen(head.owner, seen)
             if unseen is None:
                 return Fate.DEAD, head
             (branch, _), step = unseen
-            end, head = Fate.UNSEEN, self._codec.move(head, branch, step)  # it was undone, and is kept all the same
+            head = self._codec.move(head, branch, step)  # it was undone, and is kept all the same
+            end = Fate.OUSTED if end is Fate.OUSTED else Fate.UNSEEN
         if all(one.owner != head.owner for one in there.heads.values()):
             self._ended.append((head.owner, seen))  # else an earlier merge kept it there under another name
         return end, head
+
+    async def _find_deletions(self, head: Head, from_source: bool) -> Deletions:
+        return await find_deletions(self._deleters if from_source else (self._source,), head)
 
     async def _decide_ours(self, head: Head) -> None:
         """Decide about a head that only the target has."""
@@ -197,7 +197,7 @@ class Absorption:
         renamed = any(one.owner == head.owner for one in self._final.values()) and not _is_record(head)
         if renamed and end is not Fate.DEAD:
             # An earlier merge gave it another name on one side, and did not come to do so on the other.
-            self._lost.append(_Lost(head, self._theirs, self._ours, end, again=True))
+            self._lost.append(_Lost(head, self._theirs, self._ours, end))
         elif stays and other is None:
             self._final[head.thread] = head
         elif stays and other is not None and self._rule.wins(head, other, ours_seen=False):
@@ -212,7 +212,7 @@ class Absorption:
         if _is_record(head):
             return
         winner, owners = self._final.get(head.thread), {one.owner for one in self._final.values()}
-        same = lost.fate is Fate.UNSEEN or lost.again or (winner is not None and winner.owner == head.owner)
+        same = lost.fate is Fate.UNSEEN or head.owner in owners  # perhaps under another name
         if same and winner is not None and leads_through(winner.position, head.position, self._union.branches.get):
             return  # the winner continued it, even if its side has no copy of this row, as a spool
         if not self._union.has_unique(head, lost.here, lost.there, same=same, end=lost.fate, owners=owners):
@@ -336,10 +336,18 @@ class Absorption:
         if heads != lacks.heads or held.rows or held.branches or marks:
             if target is self._target and self._rule.whole:
                 await has.check_unmoved(source, self._lineage)  # its threads may have been deleted since
+            await self._check_deletions(from_source=target is self._target)
             commit = Commit(self._lineage, swaps, held.rows, held.branches, list(marks.values()))
             await target.commit(commit)
             self._merged.copied.add(commit)
         return whole or not heads
+
+    async def _check_deletions(self, *, from_source: bool) -> None:
+        """Raise `Refused` if a name was given to a thread and deleted since it was looked up: the side that is written
+        to has no head of that name, as before."""
+        for of_source, head, known in self._looked_up:
+            if of_source is from_source and await self._find_deletions(head, from_source) != known:
+                raise Refused(head.thread, f"thread {head.thread!r} was deleted just now: look again")
 
     def _older(self, head: Head) -> Head:
         """A head that loses against this one."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from enum import Enum, auto
 from itertools import islice
 
@@ -58,7 +58,7 @@ class Deletions(msgspec.Struct, frozen=True):
     """What is known of the deletions of a name."""
 
     own: Tombstone | None  #: of the incarnation that was asked for
-    others: int  #: the newest generation in which another one was deleted
+    others: Mapping[bytes, int]  #: other incarnations that were deleted, each with the newest generation of that
 
     def knew(self, position: Position) -> bool | None:
         """True if the side on which this incarnation was deleted had this row; None if that is not known."""
@@ -69,7 +69,7 @@ def fate(head: Head, deletions: Deletions) -> Fate:
     """The effect of deletions on a head, as far as its version tells."""
     written, own = generation_of(head.version), deletions.own
     if own is None:  # a name that was deleted is not given to a thread that was older
-        return Fate.OUSTED if written < deletions.others else Fate.ALIVE
+        return Fate.OUSTED if written < max(deletions.others.values(), default=0) else Fate.ALIVE
     # The versions of one generation were all made on one side, one after the other.
     if head.version <= own.version and written == generation_of(own.version):
         return Fate.DEAD
@@ -104,7 +104,7 @@ async def _rows_of(side: Engine, head: Head) -> tuple[Position, ...]:
 async def find_deletions(sides: Iterable[Engine], head: Head) -> Deletions:
     """The deletions of this thread's name on any of these sides, which do not have this head."""
     own: list[Tombstone] = []
-    others = 0
+    others: dict[bytes, int] = {}
     for side in sides:
         there = await side.head(head.thread)
         for stone in await side.threads(prefix=_name(head.thread, b"")):
@@ -113,7 +113,7 @@ async def find_deletions(sides: Iterable[Engine], head: Head) -> Deletions:
             if stone.owner == head.owner:
                 own.append(_decode(stone))
             else:
-                others = max(others, _decode(stone).generation)
+                others[stone.owner] = max(others.get(stone.owner, 0), _decode(stone).generation)
     return Deletions(max(own, default=None), others)
 
 

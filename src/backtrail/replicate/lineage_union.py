@@ -7,9 +7,10 @@ from functools import partial
 
 from backtrail.engines.base import Branch, Head, Mark, Position, Step
 from backtrail.engines.branch_origins import furthest, walk_back
-from backtrail.replicate.deleted_threads import Fate
+from backtrail.replicate.deleted_threads import Deletions, Fate
 from backtrail.replicate.lineage_copy import LineageRecords
 from backtrail.replicate.merge_rules import Annotated, Apart, Codec, MarkFacts
+from backtrail.replicate.role_record import prefix_of
 
 Seen = Callable[[Position], bool]  #: whether somebody who deleted a thread had this row
 _APART = (
@@ -114,6 +115,27 @@ class LineageUnion:
                 if step is not None and facts is not None and not facts.deleted and not facts.duplicate:
                     found.append(Annotated(facts.at, at[0], step))
         return max(found, default=None)
+
+    def seen_by(self, deletions: Deletions, owner: bytes, there: LineageRecords) -> Seen:
+        """Whether those who deleted a thread, or others of its name, on the other side had seen a row of it. They had
+        also seen a save that was made once more there, in a newer generation: what became of that counts."""
+
+        def had(at: Position) -> bool:
+            known = deletions.knew(at)
+            return there.step(at) is not None if known is None else known
+
+        again: dict[bytes, bytes] = {}
+        for id, steps in there.steps.items():
+            of = there.branches[id].owner
+            for number, step in steps.items():
+                if of in deletions.others or (of == owner and had((id, number))):
+                    again[step.id] = max(again.get(step.id, b""), prefix_of(id))
+
+        def seen(at: Position) -> bool:
+            step = self.ours.step(at) or self.theirs.step(at)
+            return had(at) or (step is not None and prefix_of(at[0]) < again.get(step.id, b""))
+
+        return seen
 
     def newest_unseen(self, owner: bytes, seen: Seen) -> tuple[Position, Step] | None:
         """The newest checkpoint of a deleted thread that whoever deleted it had not seen."""

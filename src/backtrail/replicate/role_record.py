@@ -85,6 +85,11 @@ def branch_prefix(generation: int) -> bytes:
     return (generation % 65536).to_bytes(2, "big")
 
 
+def prefix_of(branch: bytes) -> bytes:
+    """The part of a branch's id that tells the generation in which it was started: later ones are greater."""
+    return branch[:2]
+
+
 def is_own_record(name: str) -> bool:
     """True if a thread or lineage is a record of the mirror itself."""
     return name.startswith(RESERVED)
