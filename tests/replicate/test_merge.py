@@ -215,6 +215,24 @@ def test_a_save_that_was_deleted_and_made_again_stays_for_a_fork_of_it(sides: Si
     assert id in {one.id for one in sides.thread(sides.target, 2, "fork").history()}
 
 
+def test_a_fork_keeps_a_save_that_was_made_again_whatever_becomes_of_the_thread(sides: Sides) -> None:
+    common(sides, "one")
+    id = str(uuid.uuid4())
+    sides.thread(sides.source, 1).append("messages", ["two"], id=id)  # its answer was lost
+    sides.delete(sides.source, 1)
+    sides.thread(sides.target, 2).append("messages", ["two"], id=id)
+    sides.thread(sides.target, 2).fork("fork")
+    for message in ("three", "four"):
+        sides.thread(sides.target, 2).append("messages", [message])
+    assert sides.merge(2) == []
+    sides.thread(sides.source, 3).append("messages", ["five"])
+    sides.thread(sides.target, 4).undo()
+    sides.thread(sides.target, 4, "fork").append("messages", ["six"])
+    assert sides.merge(4) == [("t", "t#diverged-1")]
+    assert sides.equal()["fork"] == said("one", "two", "six")
+    assert id in {one.id for one in sides.thread(sides.target, 4, "fork").history()}
+
+
 def test_another_thread_of_a_name_that_was_deleted_in_a_newer_generation_is_kept_under_another_name(
     sides: Sides,
 ) -> None:

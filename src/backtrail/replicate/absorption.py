@@ -79,7 +79,7 @@ class Absorption:
         self._merged = merged
         self._final: dict[str, Head] = {}  # the heads that both will have
         self._lost: list[_Lost] = []
-        self._ended: list[tuple[bytes, Seen]] = []  # incarnations that were deleted, by somebody who had seen this
+        self._ended: list[tuple[bytes, Seen]] = []  # threads, with what somebody has deleted of them
         self._looked_up: list[tuple[bool, Head, Deletions]] = []  # heads, of the source or not, with their deletions
         self._diverged: list[tuple[str, str]] = []
         self._waiting: set[str] = set()  # threads of the source whose names a thread of another lineage has to free
@@ -223,7 +223,7 @@ class Absorption:
         owner, count = (os.urandom(16), 0) if alive else (head.owner, head.count)
         self._final[name] = self._codec.rewrite(head, version=version, count=count, name=name, owner=owner)
         self._diverged.append((head.thread, name))
-        self._union.delete_repeated(head.owner, lost.here, lost.there)
+        self._ended.append((head.owner, self._union.deleted_again(head.owner, lost.there)))
 
     def _separate_owners(self) -> None:
         """Make forks of all heads but the newest of an incarnation. One side may have given it another name, while the

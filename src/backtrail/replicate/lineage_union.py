@@ -55,6 +55,9 @@ class LineageUnion:
         facts = self._codec.mark_facts(branch, step)
         return facts is not None and (facts.deleted or facts.duplicate)
 
+    def _step(self, at: Position) -> Step | None:
+        return self.ours.step(at) or self.theirs.step(at)
+
     def own_rows(self, owner: bytes) -> dict[Position, Step]:
         """The rows that this incarnation of a thread wrote, with the marks that count."""
         found: dict[Position, Step] = {}
@@ -132,8 +135,24 @@ class LineageUnion:
                     again[step.id] = max(again.get(step.id, b""), prefix_of(id))
 
         def seen(at: Position) -> bool:
-            step = self.ours.step(at) or self.theirs.step(at)
+            step = self._step(at)
             return had(at) or (step is not None and prefix_of(at[0]) < again.get(step.id, b""))
+
+        return seen
+
+    def deleted_again(self, owner: bytes, there: LineageRecords) -> Seen:
+        """Whether a save of this thread was made again on the other side, by another one, and deleted there."""
+        deleted = {
+            step.id
+            for id, steps in there.steps.items()
+            if there.branches[id].owner != owner
+            for step in steps.values()
+            if (facts := self._codec.mark_facts(id, step)) is not None and facts.deleted
+        }
+
+        def seen(at: Position) -> bool:
+            step = self._step(at)
+            return step is not None and step.id in deleted
 
         return seen
 
@@ -155,18 +174,6 @@ class LineageUnion:
     def _inherited(self, owner: bytes, heads: list[Head]) -> dict[bytes, int]:
         """The last step of each branch that the history of another thread leads through."""
         return furthest((head.position for head in heads if head.owner != owner), self.branches.get)
-
-    def delete_repeated(self, owner: bytes, here: LineageRecords, there: LineageRecords) -> None:
-        """Delete the checkpoints of a thread `here` that were repeated `there`, by another one, and deleted."""
-        deleted = {
-            step.id
-            for id, steps in there.steps.items()
-            for step in steps.values()
-            if (facts := self._codec.mark_facts(id, step)) is not None and facts.deleted
-        }
-        for at, step in self.own_rows(owner).items():
-            if step.id in deleted and here.step(at) is not None and not self._is_deleted(at[0], step):
-                self.marks[at] = self._codec.mark(at[0], step, deleted=True)
 
     def has_unique(
         self, head: Head, here: LineageRecords, there: LineageRecords, *, same: bool, end: Fate, owners: set[bytes]
