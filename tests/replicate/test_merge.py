@@ -233,6 +233,24 @@ def test_a_fork_keeps_a_save_that_was_made_again_whatever_becomes_of_the_thread(
     assert id in {one.id for one in sides.thread(sides.target, 4, "fork").history()}
 
 
+def test_a_save_that_was_made_twice_can_be_read_whichever_copy_counts_after_a_sweep(sides: Sides) -> None:
+    common(sides, "one")
+    id = str(uuid.uuid4())
+    sides.thread(sides.source, 1).append("messages", ["two"], id=id)  # its answer was lost
+    other = sides.thread(sides.source, 1).save({"messages": ["another"]})  # it needs nothing of the one before
+    sides.thread(sides.target, 2).append("messages", ["two"], id=id)
+    sides.thread(sides.target, 2).append("messages", ["three"])
+    assert sides.merge(2) == [("t", "t#diverged-1")]
+    for side in (sides.target, sides.source):
+        sides.store(side, 2).prune()
+    sides.thread(sides.target, 2).rewind(other.id)  # now the first copy is in its history
+    sides.merge(2)
+    assert sides.equal()["t"] == {"messages": ["another"]}
+    for side in (sides.target, sides.source):
+        assert sides.thread(side, 3).load(id) == said("one", "two")
+        assert [one.id for one in sides.thread(side, 3).history(all=True)].count(id) == 1
+
+
 def test_another_thread_of_a_name_that_was_deleted_in_a_newer_generation_is_kept_under_another_name(
     sides: Sides,
 ) -> None:

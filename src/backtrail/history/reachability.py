@@ -83,6 +83,9 @@ async def find_garbage(context: Context, view: LineageView, doomed: set[Position
     or if `all_blobs`."""
     living = {position: one for position, one in view.living().items() if position not in doomed}
     dead = [one for rows in view.rows.values() for one in rows if one.position not in living]
+    copies = _copies(dead, living)
+    living |= copies
+    dead = [one for one in dead if one.position not in copies] if copies else dead
     if not dead and not all_blobs and len(view.branches) == sum(1 for rows in view.rows.values() if rows):
         return NO_GARBAGE
     needed = await find_needed(context, view.lineage, living)
@@ -120,6 +123,14 @@ async def find_garbage(context: Context, view: LineageView, doomed: set[Position
         light,
         unsure,
     )
+
+
+def _copies(dead: list[HistoryStep], living: dict[Position, HistoryStep]) -> dict[Position, HistoryStep]:
+    """The rows that a mirror has deleted because the same save was made twice, and is alive elsewhere. A merge may
+    restore one of them and delete the other one instead, so both are kept."""
+    deleted = [one for one in dead if one.mark is not None and one.mark.duplicate]
+    ids = {one.step.id for one in living.values()} if deleted else set()
+    return {one.position: one for one in deleted if one.step.id in ids}
 
 
 async def _unneeded_blobs(
