@@ -251,6 +251,19 @@ def test_a_save_that_was_made_twice_can_be_read_whichever_copy_counts_after_a_sw
         assert [one.id for one in sides.thread(side, 3).history(all=True)].count(id) == 1
 
 
+def test_undone_saves_of_a_thread_that_loses_its_name_are_kept_although_its_others_were_made_again(
+    sides: Sides,
+) -> None:
+    id = str(uuid.uuid4())
+    sides.thread(sides.source, 1).append("messages", ["one"], id=id)  # its answer was lost
+    undone = sides.thread(sides.source, 1).append("messages", ["undone"])
+    sides.thread(sides.source, 1).undo()
+    sides.thread(sides.target, 2).append("messages", ["one"], id=id)
+    assert sides.merge(2) == [("t", "t#diverged-1")]
+    assert sides.equal() == {"t": said("one"), "t#diverged-1": said("one")}
+    assert undone.id in {one.id for one in sides.thread(sides.target, 3, "t#diverged-1").history(all=True)}
+
+
 def test_another_thread_of_a_name_that_was_deleted_in_a_newer_generation_is_kept_under_another_name(
     sides: Sides,
 ) -> None:

@@ -187,12 +187,11 @@ class LineageUnion:
             owners -= {head.owner} if end is Fate.OUSTED else set()
         known = [steps for id, steps in there.steps.items() if there.branches[id].owner in owners]
         again = {step.id for steps in known for step in steps.values()}
-        own: list[bool] = []
-        for segment in walk_back(head.position, self.branches.get):
-            if segment.branch.owner != head.owner:
-                break  # what a fork inherited
-            for number, step in here.steps.get(segment.branch.id, {}).items():
-                at = (segment.branch.id, number)
-                if number <= segment.last and not (same and there.step(at) is not None):
-                    own.append(step.id not in again and not self._is_deleted(at[0], step))
+        # Undone saves stay with their incarnation, so they count only if that loses.
+        way = {segment.branch.id: segment.last for segment in walk_back(head.position, self.branches.get)}
+        own = [
+            step.id not in again and not self._is_deleted(at[0], step)
+            for at, step in self.own_rows(head.owner).items()
+            if here.step(at) is not None and not (same and (there.step(at) is not None or at[1] > way.get(at[0], 0)))
+        ]
         return any(own) or not (own or same)  # a fork has nothing of its own at first
