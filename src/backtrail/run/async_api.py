@@ -355,11 +355,11 @@ class AsyncRun(Attributes, AsyncThreadView):
             self._heart.cancel()
             with contextlib.suppress(asyncio.CancelledError):
                 await self._heart
-        try:
-            async with self._writing:
+        async with self._writing:
+            try:
                 await self._settled(self._runner(self._core.leave(error)))
-        finally:
-            await self._settled(self._runner(self._core.release()))
+            finally:
+                await self._settled(self._runner(self._core.release()))
         if error is not None and not isinstance(error, Suspended) and is_suspension(error):
             raise self._core.suspended() from None  # of a group of tasks; the caller need not know of it
 

@@ -20,6 +20,7 @@ from backtrail.history.records import LAST_TIME, to_datetime
 from backtrail.history.run_status import STATUS, STATUSES, base_kind
 from backtrail.history.thread_core import ThreadCore
 from backtrail.model import MAX_NUMBER, Checkpoint, Status, short_repr
+from backtrail.run.failures import is_interrupt
 from backtrail.run.lease import RunLease
 from backtrail.run.listing import ASKED, DUE, KIND, NUMBERS, RUNS, STEPS, SUBMITTED, Question, read_question
 from backtrail.run.model import Failure, Outcome, StepInfo
@@ -85,9 +86,12 @@ class RunState(RunLease):
         self.submitted = False
         self.asked: dict[str, Question] = {}
         self.wakes: dict[Identity, int] = {}  # sleeps that are going on, and when each ends
+        self.inner_due = 0  # when a run inside of this one, for which it waits, may go on; 0: there is none
         self.recording = Recording(self.id)
         self.at_work = False  # True inside a with block
+        self.ended = False  # True after `finish`
         self.stopping: Callable[[], bool] = bool  # True once its worker is to end: the run stops before its next step
+        self.is_interrupt: Callable[[BaseException], bool] = is_interrupt  # of what leaves the block: is it no failure?
         self.check_start: Callable[[], object] = bool  # raises if the run, as it was read, is not to be started
         self.marked_after = 0.0  # seconds after which a run that has saved nothing yet is marked as running; 0: not
         self._resumed = False  # True until the first commit after entering, which marks the run as running
@@ -133,10 +137,12 @@ class RunState(RunLease):
             raise RunFinished(self.id, self.result)
         self.check_start()
         self.at_work, self._resumed, self._entered = True, self.status != "running", self.thread.base_id
+        self.inner_due = 0
         self._failing.clear()
 
     async def load(self) -> bool:
         """Fill the attributes from the last checkpoint; False if there is none."""
+        self.ended = False
         try:
             state = await self.thread.load()
         except ThreadNotFound:
