@@ -177,6 +177,22 @@ def test_a_replay_cannot_be_hidden_by_the_program(tmp_path: Any) -> None:
         store.replay("nobody", fails)
 
 
+@pytest.mark.parametrize("harm", ["delete", "rewind", "fork"])
+def test_a_replay_writes_nothing_whatever_the_program_does(store: Any, harm: str) -> None:
+    record(store)
+    before = store.run("r").load(), len(store.run("r").history())
+
+    def sync_program(run: Any, given: Any) -> None:
+        run.finish(delete=True) if harm == "delete" else run.rewind(1) if harm == "rewind" else run.fork("f")
+
+    async def async_program(run: Any, given: Any) -> None:
+        await (run.finish(delete=True) if harm == "delete" else run.rewind(1) if harm == "rewind" else run.fork("f"))
+
+    assert not store.replay("r", async_program if hasattr(store, "loop") else sync_program).ok
+    assert (store.run("r").load(), len(store.run("r").history())) == before
+    assert not store.run("f").exists()
+
+
 def test_a_run_that_waits_is_replayed_as_far_as_it_is_recorded() -> None:
     store = backtrail.open("memory:")
 

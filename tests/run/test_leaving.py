@@ -182,6 +182,15 @@ def test_a_step_after_the_end_of_its_run_is_refused(delete: bool) -> None:
             run.step("b", int)
 
 
+def test_a_handle_that_is_inside_of_its_run_does_not_enter_it_again(opener: Any) -> None:
+    run = opener().run("r")
+    with run:
+        with pytest.raises(backtrail.InvalidInput, match="inside of run 'r' already"):
+            run.__enter__()
+        assert run.step("s", int) == 0
+    assert run.outcome().status == "finished"
+
+
 # -- exits -------------------------------------------------------------------------------------------------------------
 
 

@@ -314,6 +314,7 @@ class AsyncRun(Attributes, AsyncThreadView):
             await self._runner(self._core.finish(result, delete))
 
     async def __aenter__(self) -> AsyncRun:
+        self._core.check_not_entered()
         start = time.monotonic()
         while (taken := await self._runner(self._core.acquire())) is not None:
             waited = time.monotonic() - start

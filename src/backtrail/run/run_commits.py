@@ -78,9 +78,9 @@ class RunCommits(RunState):
 
     # -- the queue of records ------------------------------------------------------------------------------------------
 
-    def enqueue(self, record: Record, item: dict[str, Any]) -> Entry:
-        """Put a record into the queue; `flush` writes it."""
-        entry = Entry(record, item)
+    def enqueue(self, record: Record, item: dict[str, Any], data: bytes) -> Entry:
+        """Put a record into the queue, as an item of the state and encoded; `flush` writes it."""
+        entry = Entry(record, item, data)
         self._queue.append(entry)
         return entry
 
@@ -89,9 +89,8 @@ class RunCommits(RunState):
         if entry.written:
             return
         batch = self._queue[:]
-        items = [one.item for one in batch]
         try:
-            await (self._append(items) if self.at_work else self._append_late(items))
+            await (self._append(batch) if self.at_work else self._append_late(batch))
         except BaseException:
             self._queue.remove(entry)  # its caller is told; the others try for themselves
             raise
@@ -100,20 +99,26 @@ class RunCommits(RunState):
             self.recording.add(one.record)
             one.written = True
 
-    async def _append(self, items: list[Any]) -> None:
+    async def _append(self, batch: list[Entry]) -> None:
+        append = _items(batch) if batch else None
+
         def plan(planner: Planner) -> PlannedRow:
             changes, over = self._mark_running()
-            return planner.change(changes, append=(STEPS, items) if items else None, drop=over)
+            return planner.change(changes, append=append, drop=over)
 
         await self.save(plan)
         self._marked_running()
 
-    async def _append_late(self, items: list[Any]) -> None:
+    async def _append_late(self, batch: list[Entry]) -> None:
         """Save the records of steps that ended after their block was left, in a thread or task that went on. The lease
         is taken for it; `LockLost` if another has the run. How the run stands does not change."""
         if await self.acquire() is not None:
             raise self.lost()
         try:
-            await self.save(lambda planner: planner.change({}, append=(STEPS, items)))
+            await self.save(lambda planner: planner.change({}, append=_items(batch)))
         finally:
             await self.release()
+
+
+def _items(batch: list[Entry]) -> tuple[str, list[Any], list[bytes]]:
+    return STEPS, [one.item for one in batch], [one.data for one in batch]

@@ -20,7 +20,7 @@ from backtrail.history.records import now_micros, to_datetime
 from backtrail.history.run_status import STATUS
 from backtrail.history.save import check_facts
 from backtrail.model import MAX_NUMBER, Checkpoint, Status, short_repr
-from backtrail.run.commands import current_step
+from backtrail.run.commands import in_step_of
 from backtrail.run.failures import failure_of, is_suspension, shown_with, single
 from backtrail.run.listing import ASKED, DUE, NUMBERS, STEPS, Question
 from backtrail.run.model import Failure, Key
@@ -122,16 +122,16 @@ class RunCore(RunCommits):
             )
         if self.ended:
             raise StepMisused(self.id, what, f"{what} comes after the end of run {self.id!r}: call finish() later")
-        scope = current_step.get()
-        while scope is not None:
-            if isinstance(scope.run, RunCore) and scope.run.id == self.id:
-                raise StepMisused(
-                    self.id,
-                    what,
-                    f"{what} is inside another step of run {self.id!r}, which is recorded as a whole: call it outside "
-                    "of that, or begin a run of its own for it",
-                )
-            scope = scope.outer
+        if in_step_of(self.id):
+            raise StepMisused(
+                self.id,
+                what,
+                f"{what} is inside another step of run {self.id!r}, which is recorded as a whole: call it outside of "
+                "that, or begin a run of its own for it",
+            )
+
+    def check_may_write(self) -> None:
+        """Refuse what a replay must not do: it writes nothing."""
 
     def check_not_stopped(self) -> None:
         """Leave the block before the next step if the worker is to end."""
@@ -301,6 +301,7 @@ class RunCore(RunCommits):
     async def move(self, move: Callable[[], Awaitable[Checkpoint]]) -> Checkpoint:
         """Move the head (undo, redo, rewind), and fill the attributes with the checkpoint that it is at then.
         `LockTimeout` if another process is working on the run."""
+        self.check_may_write()
         owned = self.thread.fence is not None
         taken = await self.acquire()
         if taken is not None:

@@ -12,7 +12,6 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from backtrail.encode.row_format import Root
 from backtrail.encode.values import Values
 from backtrail.errors import InvalidInput, RunFinished, ThreadNotFound
 from backtrail.history.context import Context
@@ -22,7 +21,18 @@ from backtrail.history.thread_core import ThreadCore
 from backtrail.model import MAX_NUMBER, Checkpoint, Status, short_repr
 from backtrail.run.failures import is_interrupt
 from backtrail.run.lease import RunLease
-from backtrail.run.listing import ASKED, DUE, KIND, NUMBERS, RUNS, STEPS, SUBMITTED, Question, read_question
+from backtrail.run.listing import (
+    ASKED,
+    DUE,
+    KIND,
+    NUMBERS,
+    RUNS,
+    STEPS,
+    SUBMITTED,
+    Question,
+    RunCaption,
+    read_question,
+)
 from backtrail.run.model import Failure, Outcome, StepInfo
 from backtrail.run.recording import Identity, Record, Recording, read_records
 
@@ -48,11 +58,12 @@ class Waiting(NamedTuple):
 class Entry:
     """A record that waits to be written."""
 
-    __slots__ = ("item", "record", "written")
+    __slots__ = ("data", "item", "record", "written")
 
-    def __init__(self, record: Record, item: dict[str, Any]) -> None:
+    def __init__(self, record: Record, item: dict[str, Any], data: bytes) -> None:
         self.record = record
         self.item = item
+        self.data = data  # the item, encoded: what was found to be fit for it is what is written
         self.written = False
 
 
@@ -65,7 +76,7 @@ class RunState(RunLease):
         if type(task) is not str:
             raise InvalidInput(f"task must be a str, not {type(task).__qualname__}")
         self.thread: ThreadCore[Any] = ThreadCore(context, id, kind=KIND)
-        self.thread.caption = self._caption
+        self.thread.caption = RunCaption(self._encode_asked)
         super().__init__(self.thread)
         self.id = self.thread.id
         self.task = task
@@ -129,6 +140,11 @@ class RunState(RunLease):
 
     def _nothing_to_resume(self) -> ThreadNotFound:
         return ThreadNotFound(self.id, f"run {self.id!r} has nothing to resume: it has not begun, or was deleted")
+
+    def check_not_entered(self) -> None:
+        """Refuse to enter a run twice by one handle: the inner block would end it for the outer one."""
+        if self.at_work:
+            raise InvalidInput(f"this handle is inside of run {self.id!r} already: use it there")
 
     async def start(self) -> None:
         """Fill the attributes with the last checkpoint, if there is one; `RunFinished` if the run is over."""
@@ -223,10 +239,9 @@ class RunState(RunLease):
             "custom": self.custom,
         }
 
-    def _caption(self, root: Root, id: bytes) -> bytes:
+    def _encode_asked(self) -> bytes:
         asked = self.asked if self._planned is None else self._planned.asked
-        shown = {name: msgspec.structs.asdict(one) for name, one in asked.items()}
-        return RUNS.run_caption(root, id, self.values.encode(shown) if shown else b"")
+        return self.values.encode({name: msgspec.structs.asdict(one) for name, one in asked.items()})
 
     # -- how it stands ------------------------------------------------------------------------------------------------
 

@@ -367,6 +367,7 @@ class Run(Attributes, ThreadView):
             finish(self._core.finish(result, delete))
 
     def __enter__(self) -> Run:
+        self._core.check_not_entered()
         start = time.monotonic()
         while (taken := finish(self._core.acquire())) is not None:
             waited = time.monotonic() - start
