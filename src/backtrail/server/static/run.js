@@ -3,7 +3,8 @@
 import { get, post } from "./api.js";
 import { codeBlock } from "./code.js";
 import { attempt, h, timeAgo, toast } from "./dom.js";
-import { duration, plural } from "./format.js";
+import { count, duration, plural } from "./format.js";
+import { costOf, money } from "./prices.js";
 
 export async function drawRun(view, app, signal) {
   const { thread } = app.place;
@@ -37,8 +38,10 @@ function timeline(run, app) {
       const at = (Date.parse(step.started_at) - begin) / (end - begin);
       bar.style.marginLeft = `${(at * 100).toFixed(2)}%`;
       bar.style.width = `${Math.max(0.6, ((step.seconds * 1000) / (end - begin)) * 100).toFixed(2)}%`;
+      const cost = costOf({ by_model: step.tokens ? { [step.model ?? ""]: step.tokens } : {}, cost: step.cost });
       const facts = [step.kind === "step" ? "" : step.kind, duration(step.seconds), step.attempts > 1 ? plural(step.attempts, "attempt") : "",
-        step.by ? `by ${step.by}` : ""].filter(Boolean).join(" · ");
+        step.tokens ? `${count(step.tokens.input)} tokens read, ${count(step.tokens.output)} written` : "",
+        cost !== null ? money(cost) : "", step.by ? `by ${step.by}` : ""].filter(Boolean).join(" · ");
       const inside = [step.error ? h("p", { class: "problem" }, failure(step.error)) : null,
         step.result !== null ? codeBlock(JSON.stringify(step.result, null, 2), "json") : null,
         app.readOnly ? null : h("button", { type: "button", class: "act", onclick: () => forkAt(left + index + 1, app) }, "Fork before this step")];
