@@ -236,14 +236,14 @@ def test_a_run_whose_inner_run_waits_sleeps_and_goes_on_after_the_answer(
         if len(calls) > 3:
             raise RecursionError("it is tried again and again")
         with store.run("inner", timeout=30) as run:
-            return run.ask("ok?", "?")
+            return run.ask("ok?", "?", expires=86_400)
 
     async def inner_async() -> Any:
         calls.append("inner")
         if len(calls) > 3:
             raise RecursionError("it is tried again and again")
         async with store.inner.run("inner", timeout=30) as run:
-            return await run.ask("ok?", "?")
+            return await run.ask("ok?", "?", expires=86_400)
 
     is_async = hasattr(store, "loop")
     function = inner_async if is_async else inner

@@ -205,7 +205,8 @@ class RunCore(RunCommits):
         if inner:
             now = now_micros()
             again = (self._resumed and self.due) or moment_micros(LOOK_AGAIN, now)
-            self.inner_due = min(again if one.until is None else moment_micros(one.until, now) for one in inner)
+            times = [moment_micros(one.until, now) for one in inner if one.until is not None]
+            self.inner_due = min([*times, *(again for one in inner if one.questions or one.until is None)])
         waits = self.status in ("waiting", "sleeping") and self._resumed and self.due == self._waiting(self.asked).due
         if self.saved and not waits:
             await self.wait_for()
