@@ -489,3 +489,13 @@ def test_runs_are_submitted_worked_on_asked_about_and_read(tmp_path: Path, run: 
     assert "plan" in run("steps", "p").out
     assert run("work", "some_agents").code != 0
     assert run("work", "some_agents:nothing").code != 0
+
+
+def test_steps_show_what_their_models_used(store_dir: Path, run: Run) -> None:
+    with backtrail.open(store_dir / "backtrail.db") as store:
+        with store.run("plain") as plain:
+            plain.step("look up the price", lambda: {"cost": 80})
+        with store.run("paid") as paid:
+            paid.step("ask", lambda: {"usage": {"input_tokens": 1900, "output_tokens": 40}, "cost": 0.02})
+    assert "tokens" not in run("steps", "plain").out
+    assert "1,900 + 40 tokens, $0.0200" in run("steps", "paid").out

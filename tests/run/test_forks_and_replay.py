@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 from contextlib import suppress
 from typing import Any
 
 import pytest
 
 import backtrail
+import backtrail.aio
 
 
 def record(store: Any, id: str = "r") -> list[str]:
@@ -66,6 +68,26 @@ def test_steps_of_one_name_are_forked_at_by_their_number(store: Any) -> None:
     with pytest.raises(backtrail.InvalidInput, match="3 steps"):
         store.run("r").fork(step="s")
     assert len(store.run("r").fork(step=2).steps()) == 1
+
+
+def test_a_fork_has_the_steps_before_its_own_though_they_ended_together() -> None:
+    async def program() -> None:
+        async with await backtrail.aio.open("memory:") as store:
+            barrier = asyncio.Barrier(4)
+
+            async def work(number: int) -> int:
+                await barrier.wait()
+                return number
+
+            async with store.run("r") as run:
+                await asyncio.gather(*(run.step("s", work, n, key=n) for n in range(4)))
+            steps = await store.run("r").steps()
+            assert len(await run.history()) < 1 + len(steps)  # some of them are in one row
+            for number, step in enumerate(steps):
+                fork = await store.run("r").fork(step=step)
+                assert await fork.steps() == steps[:number]
+
+    asyncio.run(program())
 
 
 def test_the_steps_of_a_fork_have_keys_of_their_own(store: Any) -> None:
@@ -153,6 +175,22 @@ def test_a_replay_cannot_be_hidden_by_the_program(tmp_path: Any) -> None:
     assert "ValueError: a defect" in str(store.replay("r", fails).divergence)
     with pytest.raises(backtrail.ThreadNotFound):
         store.replay("nobody", fails)
+
+
+@pytest.mark.parametrize("harm", ["delete", "rewind", "fork"])
+def test_a_replay_writes_nothing_whatever_the_program_does(store: Any, harm: str) -> None:
+    record(store)
+    before = store.run("r").load(), len(store.run("r").history())
+
+    def sync_program(run: Any, given: Any) -> None:
+        run.finish(delete=True) if harm == "delete" else run.rewind(1) if harm == "rewind" else run.fork("f")
+
+    async def async_program(run: Any, given: Any) -> None:
+        await (run.finish(delete=True) if harm == "delete" else run.rewind(1) if harm == "rewind" else run.fork("f"))
+
+    assert not store.replay("r", async_program if hasattr(store, "loop") else sync_program).ok
+    assert (store.run("r").load(), len(store.run("r").history())) == before
+    assert not store.run("f").exists()
 
 
 def test_a_run_that_waits_is_replayed_as_far_as_it_is_recorded() -> None:

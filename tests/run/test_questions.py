@@ -6,15 +6,19 @@ import dataclasses
 import datetime as dt
 import threading
 import time
+import uuid
 from contextlib import suppress
-from typing import Any, Literal
+from decimal import Decimal
+from typing import Annotated, Any, Literal
 
+import msgspec
 import pytest
 
 import backtrail
 from backtrail.run.schema import fault, schema_of
 
 CALL = {"tool": "pay", "amount": 12}
+SECOND = dt.datetime(2026, 1, 2, tzinfo=dt.UTC)
 
 
 def ask(store: Any, id: str = "r", call: dict[str, Any] = CALL, **options: Any) -> Any:
@@ -277,6 +281,34 @@ def test_an_answer_can_be_asked_for_as_a_type(store: Any) -> None:
     assert program() == Choice("short", 10)
 
 
+@pytest.mark.parametrize(
+    ("kind", "bad", "good", "given"),
+    [
+        (dt.date, "soon", "2026-01-02", dt.date(2026, 1, 2)),
+        (Annotated[dt.datetime, msgspec.Meta(tz=True)], "2026-01-02", "2026-01-02T00:00:00Z", SECOND),
+        (dt.timedelta, "5", "PT5S", dt.timedelta(seconds=5)),
+        (uuid.UUID, "5", str(uuid.UUID(int=5)), uuid.UUID(int=5)),
+        (list[Decimal], ["five"], ["5.0"], [Decimal("5.0")]),
+    ],
+    ids=str,
+)
+def test_an_answer_that_the_type_asked_for_cannot_be_made_of_is_refused(
+    kind: Any, bad: Any, good: Any, given: Any
+) -> None:
+    store = backtrail.open("memory:")
+
+    def program() -> Any:
+        with store.run("r") as run:
+            return run.ask("q?", "?", schema=kind)
+
+    with pytest.raises(backtrail.Suspended):
+        program()
+    with pytest.raises(backtrail.InvalidAnswer, match="not of format"):
+        store.answer("r", "q?", bad)
+    store.answer("r", "q?", good)
+    assert program() == given
+
+
 SCHEMA = {
     "type": "object",
     "required": ["name"],
@@ -331,6 +363,9 @@ def test_an_answer_that_does_not_fit_is_told_why(bad: Any, told: str) -> None:
         {"minimum": "1"},
         {"enum": 1},
         {"anyOf": [{"odd": 1}]},
+        {"format": 1},
+        dict[int, str],
+        list[dt.datetime] | None,
         "string",
         object,
         3,

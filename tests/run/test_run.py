@@ -491,3 +491,9 @@ def test_a_lease_owner_tells_whether_its_process_is_gone() -> None:
     assert lease_owner.is_gone(dead)
     assert not lease_owner.is_gone(dead.replace(dead.partition(" ")[0], "another-machine", 1))
     assert not lease_owner.is_gone("somebody's own word")
+
+
+def test_the_owner_on_a_machine_of_the_same_name_is_not_taken_for_dead(monkeypatch: pytest.MonkeyPatch) -> None:
+    dead = in_child(lambda send: send(lease_owner.new_owner().encode())).decode()
+    monkeypatch.setattr(lease_owner, "_boot", lambda: "0badc0de")  # what this machine is to another one
+    assert not lease_owner.is_gone(dead)

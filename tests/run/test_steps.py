@@ -12,6 +12,7 @@ import pytest
 
 import backtrail
 import backtrail.aio
+from backtrail.adapters.run_steps import require_run
 
 
 class Boom(Exception):
@@ -366,6 +367,17 @@ def test_a_result_that_cannot_be_saved_is_refused_and_nothing_is_recorded(store:
     assert [step.name for step in store.run("r").steps()] == ["next"]
 
 
+def test_a_result_is_recorded_only_if_the_state_with_it_is_not_nested_too_deep(store: Any) -> None:
+    with store.run("r") as run:
+        for levels in range(120, 130):
+            with suppress(backtrail.EncodeError):
+                run.step("deep", deep, levels, key=levels)
+    steps = store.run("r").steps()
+    assert 0 < len(steps) < 10
+    state = store.run("r").load()
+    store.thread("copy").save(state)  # it can be saved as a whole, too
+
+
 def deep(levels: int) -> list[Any]:
     value: list[Any] = []
     for _ in range(levels):
@@ -549,6 +561,33 @@ def test_a_step_inside_a_step_is_refused_but_a_run_inside_is_not() -> None:
         assert run.step("sub", sub) == 7
         assert run.step("after", lambda: 8) == 8
     assert store.run("sub").outcome().result == 7
+
+
+def test_a_tool_in_a_run_that_a_step_began_is_a_step_of_that_run() -> None:
+    store = backtrail.open("memory:")
+
+    def tool() -> str:
+        with pytest.raises(backtrail.InvalidInput, match="inside a step"):
+            require_run("the tool")
+        with store.run("inner") as inner:
+            assert require_run("the tool") is inner
+            return inner.step("call", lambda: "done")
+
+    with store.run("outer") as outer:
+        assert require_run("the tool") is outer
+        assert outer.step("inner", tool) == "done"
+
+
+def test_an_async_function_in_a_blocking_run_is_refused_with_what_to_do() -> None:
+    store = backtrail.open("memory:")
+
+    async def fetch() -> int:
+        return 1
+
+    with store.run("r") as run:
+        with pytest.raises(backtrail.InvalidInput, match="aio"):
+            run.step("fetch", fetch)
+        assert run.steps() == []
 
 
 def test_an_async_step_inside_a_step_is_refused_but_a_run_inside_is_not() -> None:

@@ -41,6 +41,18 @@ def test_a_run_is_a_timeline_with_what_it_waits_for(runs: Inspector) -> None:
     assert [one["id"] for one in runs.get("threads", waiting=True)["threads"]] == ["pay"]
 
 
+def test_a_step_shows_what_its_model_used_and_no_cost_of_anything_else() -> None:
+    response = {"model": "m-1", "content": "hi", "usage": {"input_tokens": 900, "output_tokens": 40}, "cost": 0.02}
+    with backtrail.open("memory:") as store:
+        with store.run("r") as run:
+            run.step("ask the model", lambda: response)
+            run.step("look up the price", lambda: {"item": "chair", "cost": 80})
+        with inspector(store) as served:
+            model, price = served.get("run", thread="r")["steps"]
+    assert (model["model"], model["tokens"], model["cost"]) == ("m-1", {"input": 900, "cached": 0, "output": 40}, 0.02)
+    assert (price["model"], price["tokens"], price["cost"]) == (None, None, None)
+
+
 def test_the_first_answer_counts_and_must_fit(runs: Inspector) -> None:
     (question,) = runs.get("pending")["questions"]
     given = {"thread": "pay", "name": "pay?", "digest": question["digest"]}

@@ -15,7 +15,7 @@ from backtrail.adapters.sync_bridge import maybe_await
 from backtrail.aio import AsyncRun
 from backtrail.errors import InvalidInput, Suspended
 from backtrail.run import Run
-from backtrail.run.commands import current_run, current_step
+from backtrail.run.commands import current_run, in_step_of
 
 
 class Question(NamedTuple):
@@ -28,10 +28,11 @@ class Question(NamedTuple):
 
 
 def run_here() -> Run | AsyncRun | None:
-    """The run whose block this code is in; None outside of one, and inside of a step, which is recorded as a whole."""
+    """The run whose block this code is in; None outside of one, and inside of a step of it, which is recorded as a
+    whole. A run that a step of another one began is such a run."""
     scope = current_run.get()
-    run = None if scope is None or current_step.get() is not None else scope.run
-    return run if isinstance(run, Run | AsyncRun) else None
+    run = None if scope is None else scope.run
+    return run if isinstance(run, Run | AsyncRun) and not in_step_of(run.id) else None
 
 
 def require_run(what: str) -> Run | AsyncRun:

@@ -58,6 +58,9 @@ class NeedsItems(Exception):
     """The plan has to compare the items of a list: it must be made again, with the known lists."""
 
 
+ITEM_DEPTH = 2  #: of an item in a list at a top-level key; who encodes one in advance says so to `Values.encode`
+
+
 class Planner:
     """Plans one row. `lists` belongs to the caller and is changed by the plan: it must be discarded if the row is not
     committed."""
@@ -102,12 +105,13 @@ class Planner:
         self._old, self._lists = None, {}
         return self.replace(state)
 
-    def append(self, key: str, items: list[Any]) -> PlannedRow:
-        """The list at a top-level key gets more items. Those before them are not read."""
+    def append(self, key: str, items: list[Any], encoded: list[bytes] | None = None) -> PlannedRow:
+        """The list at a top-level key gets more items. Those before them are not read. `encoded` are the bytes of the
+        items, if the caller has them."""
         tree = self._old.tree if self._old is not None else Tree(None, {}, 0)
         children = dict(_children(tree))
         old = children.get(key)
-        children[key] = new = self._appended(key, old, items)
+        children[key] = new = self._appended(key, old, items, encoded)
         if type(old) is ListNode and type(new) is ListNode and len(new.pieces) == len(old.pieces) and not tree.pages:
             # Only a few numbers of one list node changed: the tree has the same weight, and no page has to be written.
             return self._finish(Tree(tree.type, children, tree.size - old.size + new.size))
@@ -132,7 +136,7 @@ class Planner:
         self,
         changes: dict[str, Any],
         *,
-        append: tuple[str, list[Any]] | None = None,
+        append: tuple[str, list[Any]] | tuple[str, list[Any], list[bytes]] | None = None,
         lists: dict[str, ListNode] | None = None,
         drop: tuple[str, ...] = (),
     ) -> PlannedRow:
@@ -144,7 +148,7 @@ class Planner:
         for key in drop:
             children.pop(key, None)
         if append is not None:
-            children[append[0]] = self._appended(append[0], children.get(append[0]), append[1])
+            children[append[0]] = self._appended(append[0], children.get(append[0]), *append[1:])
         for key, listing in (lists or {}).items():
             children[key] = listing
             if self._lists is not None:
@@ -254,10 +258,10 @@ class Planner:
             return longer
         return self._edit(value, old, known, path, depth)
 
-    def _appended(self, key: str, old: Node | None, items: list[Any]) -> Node:
+    def _appended(self, key: str, old: Node | None, items: list[Any], encoded: list[bytes] | None = None) -> Node:
         if isinstance(old, ListNode):
             if len(old.pieces) < MAX_PIECES:
-                return self._extend(old, items, (key,), 2)
+                return self._extend(old, items, (key,), ITEM_DEPTH, encoded)
             return self._extend_full(old, items, (key,))
         known = self._values.decode(old.raw) if isinstance(old, Inline) else [] if old is None else None
         if type(known) is not list:
@@ -313,11 +317,13 @@ class Planner:
             self._lists[path] = KnownList(self._snapshot(items), row_index)
         return ListNode(pieces, len(items), sum(map(len, data)), tail)
 
-    def _extend(self, old: ListNode, items: list[Any], path: Path, depth: int) -> ListNode:
+    def _extend(
+        self, old: ListNode, items: list[Any], path: Path, depth: int, encoded: list[bytes] | None = None
+    ) -> ListNode:
         """The list has only grown at its end."""
         if not items:
             return old
-        data = self._encode_items(items, old.count, path, depth)
+        data = self._encode_items(items, old.count, path, depth) if encoded is None else encoded
         tail = self._tail(old)
         piece, new_tail = self._write(data, tail)
         known = self._lists.get(path) if self._lists is not None else None

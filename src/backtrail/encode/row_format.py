@@ -377,7 +377,8 @@ def _pack(node: Node, here: bytes, table: list[bytes]) -> Any:
         return [_PAGED_TREE, node.type, node.size, pages]
     assert node.children is not None
     children = {
-        key if key.isascii() else _key_text(key): _pack(child, here, table) for key, child in node.children.items()
+        key if key.isascii() else _key_text(key): child if type(child) is Inline else _pack(child, here, table)
+        for key, child in node.children.items()
     }
     return [_TREE, node.type, node.size, children]
 

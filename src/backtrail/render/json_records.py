@@ -87,8 +87,17 @@ class PendingJson(TypedDict):
     expires_at: str | None
 
 
+class TokensJson(TypedDict):
+    """Tokens that the model read, of which `cached` came from a cache, and tokens that it wrote."""
+
+    input: int
+    cached: int
+    output: int
+
+
 class RunStepJson(TypedDict):
-    """A recorded step of a run."""
+    """A recorded step of a run. `model`, `tokens` and `cost` are those of a result that says what the model used; null
+    for any other."""
 
     kind: str
     name: str
@@ -101,6 +110,9 @@ class RunStepJson(TypedDict):
     result: Any
     error: FailureJson | None
     by: str | None
+    model: str | None
+    tokens: TokensJson | None
+    cost: float | None
 
 
 class OutcomeJson(TypedDict):
@@ -191,6 +203,12 @@ def pending_json(pending: Pending) -> PendingJson:
 
 def step_json(step: StepInfo) -> RunStepJson:
     """A recorded step of a run, as JSON."""
+    from backtrail.render.message_facts import facts_of  # imported here: most commands do not need it
+
+    result = to_json(step.result)
+    used = facts_of(result)
+    tokens = used.tokens
+    called = tokens is not None  # else a "cost" in the result is that of something else
     return {
         "kind": step.kind,
         "name": step.name,
@@ -200,9 +218,12 @@ def step_json(step: StepInfo) -> RunStepJson:
         "started_at": step.started_at.isoformat(),
         "seconds": step.seconds,
         "attempts": step.attempts,
-        "result": to_json(step.result),
+        "result": result,
         "error": failure_json(step.error),
         "by": step.by,
+        "model": used.model if called else None,
+        "tokens": None if tokens is None else {"input": tokens.input, "cached": tokens.cached, "output": tokens.output},
+        "cost": used.cost if called else None,
     }
 
 

@@ -13,6 +13,7 @@ import msgspec
 
 from backtrail import BacktrailError, Checkpoint, Thread, transcript_lines
 from backtrail.render.agent_turns import AgentTurn, read_turn
+from backtrail.render.json_records import TokensJson
 from backtrail.render.session_turns import Turn
 from backtrail.workspace import Change
 
@@ -26,14 +27,6 @@ class ToolCountJson(TypedDict):
     name: str
     calls: int
     failed: int
-
-
-class TokensJson(TypedDict):
-    """Tokens of a turn: read by the model, of which `cached` came from a cache, and written by it."""
-
-    input: int
-    cached: int
-    output: int
 
 
 class TurnJson(TypedDict):

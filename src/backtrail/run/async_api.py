@@ -314,6 +314,7 @@ class AsyncRun(Attributes, AsyncThreadView):
             await self._runner(self._core.finish(result, delete))
 
     async def __aenter__(self) -> AsyncRun:
+        self._core.check_not_entered()
         start = time.monotonic()
         while (taken := await self._runner(self._core.acquire())) is not None:
             waited = time.monotonic() - start
@@ -355,11 +356,11 @@ class AsyncRun(Attributes, AsyncThreadView):
             self._heart.cancel()
             with contextlib.suppress(asyncio.CancelledError):
                 await self._heart
-        try:
-            async with self._writing:
+        async with self._writing:
+            try:
                 await self._settled(self._runner(self._core.leave(error)))
-        finally:
-            await self._settled(self._runner(self._core.release()))
+            finally:
+                await self._settled(self._runner(self._core.release()))
         if error is not None and not isinstance(error, Suspended) and is_suspension(error):
             raise self._core.suspended() from None  # of a group of tasks; the caller need not know of it
 

@@ -8,10 +8,13 @@ import logging
 import signal
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
+from typing import Any
 
 from backtrail.async_runner import AsyncRunner
 from backtrail.errors import LockLost, LockTimeout, RunFinished, Suspended, Unavailable
 from backtrail.run.async_api import AsyncRun
+from backtrail.run.failures import single
 from backtrail.run.run_core import RunCore
 from backtrail.run.work_core import FIRST_PAUSE, LAST_PAUSE, NotNow, WorkCore
 
@@ -83,7 +86,7 @@ class AsyncWorker:
     async def _do(self, id: str) -> bool:
         """Do one run, if it is there to be done; True if it was taken up."""
         core = RunCore(self._core.context, id)
-        self._core.prepare(core, self._stop.is_set)
+        self._core.prepare(core, self._stop.is_set, partial(_is_interrupt, asyncio.current_task()))
         taken = False
         try:
             async with AsyncRun(core, self._runner) as run:
@@ -99,14 +102,27 @@ class AsyncWorker:
             else:
                 self._core.refused(id)
         except Suspended as waits:
+            self._core.suspended(core)
             _log.info("%s", waits)
         except LockLost as error:
             _log.warning("%s", error)
         except Unavailable as error:
             _log.warning("run %r: the store cannot be used now: %s", id, error)
-        except Exception:  # noqa: BLE001  # of the user: the run has failed, and the worker goes on
+        except BaseException as error:  # of the user: the run has failed, and the worker goes on
+            if core.is_interrupt(error):
+                raise
             _log.exception("run %r failed", id)
         return taken
+
+
+def _is_interrupt(task: asyncio.Task[Any] | None, error: BaseException) -> bool:
+    """True if the task that does a run was cancelled, or the whole program interrupted. Anything else that a run ends
+    with, such as `sys.exit()`, is its failure."""
+    cancelled = task is not None and task.cancelling() > 0
+    return any(
+        isinstance(one, KeyboardInterrupt) or (cancelled and isinstance(one, asyncio.CancelledError))
+        for one in single(error)
+    )
 
 
 @contextmanager

@@ -22,10 +22,10 @@ class Write(NamedTuple):
 
 
 class StepScope(NamedTuple):
-    """The step that is going on: its run and its idempotency key."""
+    """The step that is going on: its run and what makes its idempotency key, which few steps ask for."""
 
-    run: object
-    key: str
+    run_id: str
+    key: Callable[[], str]
     outer: StepScope | None
 
 
@@ -47,6 +47,14 @@ class Pause(NamedTuple):
 Commands = Generator[Write | Call | Pause, Any, T]
 
 current_step: ContextVar[StepScope | None] = ContextVar("current_step", default=None)
+
+
+def in_step_of(run_id: str) -> bool:
+    """True inside of a step of this run, also if that step began a run of its own."""
+    scope = current_step.get()
+    while scope is not None and scope.run_id != run_id:
+        scope = scope.outer
+    return scope is not None
 
 
 class RunScope(NamedTuple):
@@ -83,4 +91,4 @@ def step_key() -> str:
     scope = current_step.get()
     if scope is None:
         raise InvalidInput("step_key() is for functions that run.step() calls: no step is going on here")
-    return scope.key
+    return scope.key()

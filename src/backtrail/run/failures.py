@@ -64,11 +64,21 @@ def _both(cls: type[Exception]) -> type[Exception]:
     return _known[cls]
 
 
+def single(error: BaseException) -> list[BaseException]:
+    """The exceptions of a group of tasks, however deep they are; of any other exception, itself."""
+    if isinstance(error, BaseExceptionGroup):
+        return [one for inner in error.exceptions for one in single(inner)]
+    return [error]
+
+
 def is_suspension(error: BaseException) -> bool:
     """True for `Suspended`, and for a group of tasks of which nothing worse came."""
-    if isinstance(error, BaseExceptionGroup):
-        return all(is_suspension(one) for one in error.exceptions)
-    return isinstance(error, Suspended)
+    return all(isinstance(one, Suspended) for one in single(error))
+
+
+def is_interrupt(error: BaseException) -> bool:
+    """True for what says nothing about the run, such as `KeyboardInterrupt`: it stays as it is, and can be resumed."""
+    return not all(isinstance(one, Exception | Suspended) for one in single(error))
 
 
 def shown_with(error: BaseException) -> set[int]:

@@ -1,7 +1,8 @@
 """A fork of a run: it has what the run had before a step, and goes on from there.
 
 Each step is a row, so a fork before a step is a fork of the thread at the row before. The rows are found by bisection:
-the number of recorded steps never goes down along a history.
+the number of recorded steps never goes down along a history. Steps that ended together are in one row; those of them
+that come before the step are added to the fork.
 """
 
 from __future__ import annotations
@@ -23,17 +24,20 @@ from backtrail.run.run_state import ENDED, ERROR, INPUT, RESULT
 
 async def fork(core: RunCore, to: str | None, at: Any, step: Any, input: Any) -> RunCore:
     """Fork a run at a checkpoint, or before a step; the fork is ready to go on."""
+    core.check_may_write()
+    added: list[Any] = []
     if step is not None:
         if at is not None:
             raise InvalidInput("at= and step= cannot be given together: both say where the fork begins")
-        at = await _row_before(core, step)
+        at, added = await _row_before(core, step)
     context = core.thread.context
     forked = RunCore(context, await core.thread.fork(to, at))
     await forked.load()
     changes: dict[str, Any] = {STATUS: "ready"} | ({} if input is UNSET else {INPUT: input})
 
     def plan(planner: Planner) -> PlannedRow:
-        return planner.change(changes, drop=(ASKED, DUE, ERROR, ENDED, RESULT))
+        append = (STEPS, added) if added else None
+        return planner.change(changes, append=append, drop=(ASKED, DUE, ERROR, ENDED, RESULT))
 
     forked.asked = {}
     await forked.save(plan)
@@ -41,11 +45,11 @@ async def fork(core: RunCore, to: str | None, at: Any, step: Any, input: Any) ->
     return forked
 
 
-async def _row_before(core: RunCore, step: Any) -> int:
-    """The number of the last row that does not have the step."""
-    state = await core.thread.pick([STEPS])
+async def _row_before(core: RunCore, step: Any) -> tuple[int, list[Any]]:
+    """The number of the last row that does not have the step, and the steps before it that this row does not have."""
+    items = (await core.thread.pick([STEPS])).get(STEPS, [])
     try:
-        records = read_records(state.get(STEPS, []))
+        records = read_records(items)
     except ValueError as error:
         raise core.unreadable(f"its recording makes no sense: {error}") from error
     wanted = _identity(core, Recording(core.id, 0, records), step)
@@ -56,7 +60,7 @@ async def _row_before(core: RunCore, step: Any) -> int:
         low, high = (middle, high) if await _count(core, middle) <= index else (low, middle)
     if low == 0:
         raise InvalidInput(f"step {step!r:.80} is in the first checkpoint of run {core.id!r}: begin a new run instead")
-    return low
+    return low, items[await _count(core, low) : index]
 
 
 def _identity(core: RunCore, recording: Recording, step: Any) -> Identity:

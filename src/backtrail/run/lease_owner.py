@@ -10,6 +10,7 @@ import os
 import platform
 import re
 import uuid
+from functools import cache
 from pathlib import Path
 
 _OWNER = re.compile(r"(?P<machine>.+) pid (?P<pid>\d+) started (?P<start>\d+) \[[0-9a-f]{8}\]")
@@ -29,11 +30,17 @@ def is_gone(owner: str) -> bool:
 
 
 def _machine() -> str:
-    """This machine, and the pid namespace in it, outside of which process ids mean nothing."""
+    """This machine, and the pid namespace in it, outside of which process ids mean nothing. Machines may share a name,
+    and the numbers of their namespaces, but not the id that the kernel draws when it boots."""
     try:
-        return f"{platform.node()} ({Path('/proc/self/ns/pid').readlink()})"
+        return f"{platform.node()} ({Path('/proc/self/ns/pid').readlink()} boot {_boot()})"
     except OSError:
         return platform.node()
+
+
+@cache
+def _boot() -> str:
+    return Path("/proc/sys/kernel/random/boot_id").read_text()[:8]
 
 
 def _started(pid: int) -> int | None:

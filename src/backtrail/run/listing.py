@@ -7,7 +7,7 @@ question too large for a caption is read from the run.
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
 import msgspec
@@ -27,6 +27,7 @@ from backtrail.run.model import Pending
 KIND = RUN
 NUMBERS = ("iteration", "input_tokens", "output_tokens")  # keys of the state
 STEPS, ASKED, DUE, SUBMITTED = "steps", "asked", "due", "submitted"  # more of them
+_SMALL = ("task", *NUMBERS, DUE, SUBMITTED)  # those that a listing shows as they are
 OPEN: tuple[Status, ...] = ("running", "ready", "waiting", "sleeping", "failed")  #: everything but finished
 _MAX_CAPTION = 1536  # bytes of open questions that a head carries
 _LAST_TIME = 253_402_300_799_999_999  # the last microsecond that a datetime can have
@@ -59,7 +60,7 @@ class _Facts(msgspec.Struct, frozen=True, array_like=True):
 def _facts(root: Root) -> _Facts:
     children = root.tree.children or {}
     small = {}
-    for name in ("task", *NUMBERS, DUE, SUBMITTED):
+    for name in _SMALL:
         node = children.get(name)
         if isinstance(node, Inline):
             small[name] = msgspec.msgpack.decode(node.raw)
@@ -71,14 +72,16 @@ def _facts(root: Root) -> _Facts:
         iteration,
         sent,
         received,
-        steps.count if isinstance(steps, ListNode) else _short_count(steps),
+        _count(steps),
         min(_number(small.get(DUE)), _LAST_TIME),
         small.get(SUBMITTED) is True,
         b"" if asked is None else asked.raw if isinstance(asked, Inline) else None,
     )
 
 
-def _short_count(node: Any) -> int:
+def _count(node: Any) -> int:
+    if isinstance(node, ListNode):
+        return node.count
     value = msgspec.msgpack.decode(node.raw) if isinstance(node, Inline) else None
     return len(value) if type(value) is list else 0
 
@@ -86,6 +89,28 @@ def _short_count(node: Any) -> int:
 def _number(value: Any) -> int:
     """A number of the state; 0 if a caller saved something else under its key."""
     return value if type(value) is int and 0 <= value < MAX_NUMBER else 0
+
+
+class RunCaption:
+    """Makes the captions of one run. Most commits are a step, which changes none of these facts but the count of steps:
+    the others are read again only if one of them changed. `asked` gives the open questions, encoded, if they are too
+    large for a root."""
+
+    def __init__(self, asked: Callable[[], bytes]) -> None:
+        self._asked = asked
+        self._nodes: tuple[Any, ...] = ()
+        self._facts = _Facts()
+
+    def __call__(self, root: Root, id: bytes) -> bytes:
+        """The caption of a head; `id` is the checkpoint that it describes."""
+        children = root.tree.children or {}
+        nodes = tuple(map(children.get, (*_SMALL, ASKED)))
+        if nodes != self._nodes:
+            facts = _facts(root)
+            if facts.asked is None and len(large := self._asked()) <= _MAX_CAPTION:
+                facts = msgspec.structs.replace(facts, asked=large)
+            self._nodes, self._facts = nodes, facts
+        return encode_caption(id, msgspec.structs.replace(self._facts, steps=_count(children.get(STEPS))))
 
 
 class Schedule(NamedTuple):
@@ -100,13 +125,6 @@ class RunListing(CaptionedListing[RunInfo]):
 
     def __init__(self) -> None:
         super().__init__(KIND, RunInfo, tuple[_Facts], lambda root: (_facts(root),), (_Facts(),))
-
-    def run_caption(self, root: Root, id: bytes, asked: bytes) -> bytes:
-        """The caption of a head; `asked` are the open questions, encoded."""
-        facts = _facts(root)
-        if facts.asked is None and len(asked) <= _MAX_CAPTION:
-            facts = msgspec.structs.replace(facts, asked=asked)
-        return encode_caption(id, facts)
 
     async def info(self, context: Context, head: Head) -> RunInfo:
         common, facts = await self._read(context, head)

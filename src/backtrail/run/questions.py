@@ -34,7 +34,8 @@ from backtrail.run.commands import Commands, Pause, Write
 from backtrail.run.listing import ASKED, DUE, STEPS, Question
 from backtrail.run.model import Failure
 from backtrail.run.recording import ASK, SLEEP, Identity, Record, digest_of, record_of
-from backtrail.run.run_core import ANSWERED, RunCore
+from backtrail.run.run_commits import ANSWERED
+from backtrail.run.run_core import RunCore
 from backtrail.run.schema import fault, schema_of, to_type
 from backtrail.run.times import check_time, to_micros
 

@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 
 from backtrail.encode.values import Values
-from backtrail.errors import StepAmbiguous, StepChanged, ThreadNotFound
+from backtrail.errors import InvalidInput, StepAmbiguous, StepChanged, ThreadNotFound
 from backtrail.history.context import Context
 from backtrail.history.save import Plan
 from backtrail.history.save_arguments import NO_FACTS, Facts
@@ -111,6 +111,12 @@ class ReplayCore(RunCore):
         head = await self.thread.head()
         assert head is not None
         return head
+
+    async def _delete(self) -> None:
+        self.ended = True  # for the program; the recording stays
+
+    def check_may_write(self) -> None:
+        raise InvalidInput(f"run {self.id!r} is replayed, which writes nothing: it cannot be moved or forked meanwhile")
 
     def report(self, result: Any, error: BaseException | None) -> Replayed:
         """The report, from what the program returned or raised."""

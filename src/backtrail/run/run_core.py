@@ -1,9 +1,7 @@
 """A run: it is resumed where it was, its steps are recorded, and it is kept when it ends.
 
-Its operations are written once, as coroutines, for the sync and async facades; `run_state` has what it is made of. A
-process that works on a run owns its lease: a second process gets an error that names the owner, and one that lost the
-lease cannot write any more. Others write to a run only to answer a question; such an answer is taken in, any other
-change of theirs is a `Conflict`.
+Its operations are written once, as coroutines, for the sync and async facades; `run_state` has what it is made of, and
+`run_commits` how it is saved.
 """
 
 from __future__ import annotations
@@ -17,80 +15,29 @@ import msgspec
 from blake3 import blake3
 
 from backtrail.encode.planner import PlannedRow, Planner
-from backtrail.errors import Conflict, InvalidInput, LockLost, StepMisused, Suspended, ThreadNotFound
+from backtrail.errors import InvalidInput, LockLost, StepMisused, Suspended, ThreadNotFound
 from backtrail.history.records import now_micros, to_datetime
 from backtrail.history.run_status import STATUS
-from backtrail.history.save import Plan, check_facts
-from backtrail.history.save_arguments import NO_FACTS, Facts
+from backtrail.history.save import check_facts
 from backtrail.model import MAX_NUMBER, Checkpoint, Status, short_repr
-from backtrail.run.commands import current_step
-from backtrail.run.failures import failure_of, is_suspension, shown_with
+from backtrail.run.commands import in_step_of
+from backtrail.run.failures import failure_of, is_suspension, shown_with, single
 from backtrail.run.listing import ASKED, DUE, NUMBERS, STEPS, Question
 from backtrail.run.model import Failure, Key
-from backtrail.run.recording import ASK, Identity, Record, Recording, read_records
-from backtrail.run.run_state import ENDED, ERROR, RESULT, SEGMENT, TOKEN, Entry, RunState, Waiting
+from backtrail.run.recording import ASK, Identity, Record, Recording
+from backtrail.run.run_commits import OVER, RunCommits
+from backtrail.run.run_state import ENDED, ERROR, RESULT, SEGMENT, TOKEN, Waiting
+from backtrail.run.times import moment_micros
 
-ANSWERED = "answered"  #: the custom field of a checkpoint that an answer made
-_OVER = (DUE, ERROR, ENDED, RESULT)  # keys that a run which goes on has no more
-_ABSORBED = 64  # answers that may have come since this handle wrote last
+LOOK_AGAIN = 15.0  #: seconds until a run is tried again that waits for a run inside of it
 
 
 class _Overtaken(Exception):
     """The question was answered before it could be asked again."""
 
 
-class RunCore(RunState):
+class RunCore(RunCommits):
     """One run of a store: saves it, records its steps, waits, ends."""
-
-    # -- saving -------------------------------------------------------------------------------------------------------
-
-    async def save(self, plan: Plan, facts: Facts = NO_FACTS, *, compare_lists: bool = False) -> Checkpoint:
-        """Commit a plan. If only answers came since this handle wrote last, they are taken in, and it is planned
-        again."""
-        while True:
-            try:
-                saved = await self.thread.save_plan(plan, facts, compare_lists=compare_lists)
-            except LockLost as lost:
-                raise self.lost() from lost
-            except Conflict:
-                if self.at_work and await self.absorb():
-                    continue
-                if self.thread.fence is not None and not await self.renew():
-                    raise self.lost() from None
-                raise
-            self.saved = True
-            return saved
-
-    async def absorb(self) -> bool:
-        """Take in the answers that others gave since this handle wrote last; False if something else was written, or
-        nothing."""
-        base = self.thread.base_id
-        newer = await self.thread.history(_ABSORBED, newest_first=True)
-        at = next((n for n, one in enumerate(newer) if base is not None and uuid.UUID(one.id).bytes == base), None)
-        if not at or not all(ANSWERED in one.custom for one in newer[:at]):
-            return False
-        root = await self.thread.read_root(newer[0].id)
-        tail = await self.thread.tail(STEPS, at, newer[0].id)
-        picked = await self.thread.pick([ASKED], newer[0].id)
-        for record in read_records(tail):
-            self.recording.add(record)
-        self.asked = self._read_asked(picked.get(ASKED, {}))
-        self.status, self._resumed = "waiting" if self.asked else "ready", True
-        self.thread.base_id = root.checkpoint
-        return True
-
-    def _mark_running(self) -> tuple[dict[str, Any], tuple[str, ...]]:
-        """(changes, keys to drop) that make a resumed run a running one, with its first commit."""
-        return ({STATUS: "running"}, _OVER) if self._resumed else ({}, ())
-
-    def _marked_running(self) -> None:
-        if self._resumed:
-            self._resumed, self.status, self.due, self.error = False, "running", 0, None
-
-    async def mark_running(self) -> None:
-        """Save that the run was taken up, if it has saved nothing since."""
-        if self._resumed and self.thread.base_id == self._entered:
-            await self._append([])
 
     async def checkpoint(
         self,
@@ -168,21 +115,23 @@ class RunCore(RunState):
         self.token = token
 
     def check_at_work(self, what: str) -> None:
-        """Refuse a step outside of the run's block, or inside another step of it."""
+        """Refuse a step outside of the run's block, after its end, or inside another step of it."""
         if not self.at_work:
             raise StepMisused(
                 self.id, what, f"{what} is not inside of run {self.id!r}: call it within `with store.run(id) as run:`"
             )
-        scope = current_step.get()
-        while scope is not None:
-            if isinstance(scope.run, RunCore) and scope.run.id == self.id:
-                raise StepMisused(
-                    self.id,
-                    what,
-                    f"{what} is inside another step of run {self.id!r}, which is recorded as a whole: call it outside "
-                    "of that, or begin a run of its own for it",
-                )
-            scope = scope.outer
+        if self.ended:
+            raise StepMisused(self.id, what, f"{what} comes after the end of run {self.id!r}: call finish() later")
+        if in_step_of(self.id):
+            raise StepMisused(
+                self.id,
+                what,
+                f"{what} is inside another step of run {self.id!r}, which is recorded as a whole: call it outside of "
+                "that, or begin a run of its own for it",
+            )
+
+    def check_may_write(self) -> None:
+        """Refuse what a replay must not do: it writes nothing."""
 
     def check_not_stopped(self) -> None:
         """Leave the block before the next step if the worker is to end."""
@@ -202,35 +151,6 @@ class RunCore(RunState):
         """A copy of a value of the state, for a result that is handed out several times."""
         return self.values.decode(self.values.encode(value))
 
-    def enqueue(self, record: Record, item: dict[str, Any]) -> Entry:
-        """Put a record into the queue; `flush` writes it."""
-        entry = Entry(record, item)
-        self._queue.append(entry)
-        return entry
-
-    async def flush(self, entry: Entry) -> None:
-        """Write a record, and with it all others that wait. One call at a time."""
-        if entry.written:
-            return
-        batch = self._queue[:]
-        try:
-            await self._append([one.item for one in batch])
-        except BaseException:
-            self._queue.remove(entry)  # its caller is told; the others try for themselves
-            raise
-        del self._queue[: len(batch)]
-        for one in batch:
-            self.recording.add(one.record)
-            one.written = True
-
-    async def _append(self, items: list[Any], **more: Any) -> None:
-        def plan(planner: Planner) -> PlannedRow:
-            changes, over = self._mark_running()
-            return planner.change({**changes, **more}, append=(STEPS, items) if items else None, drop=over)
-
-        await self.save(plan)
-        self._marked_running()
-
     # -- waiting ------------------------------------------------------------------------------------------------------
 
     async def wait_for(
@@ -239,6 +159,8 @@ class RunCore(RunState):
         """Save that the run waits: for answers to its questions, and for the sleeps in `wakes`. One question may be
         added or removed, and a step recorded, in the same commit. If the question was answered meanwhile, nothing is
         saved."""
+        if not self.at_work and (add is not None or record is not None):
+            raise StepMisused(self.id, "", f"the block of run {self.id!r} was left before it could wait")
         fields = {} if self.saved else self.state()
 
         def plan(planner: Planner) -> PlannedRow:
@@ -249,7 +171,7 @@ class RunCore(RunState):
                 asked[add[0]] = add[1]
             self._planned = self._waiting(asked)
             changes = {**fields, **self._planned.changes}
-            over = tuple(key for key in (*_OVER, ASKED) if key not in changes)
+            over = tuple(key for key in (*OVER, ASKED) if key not in changes)
             return planner.change(changes, append=None if record is None else (STEPS, [record.to_state()]), drop=over)
 
         try:
@@ -264,10 +186,9 @@ class RunCore(RunState):
             self.recording.add(record)
 
     def _waiting(self, asked: dict[str, Question]) -> Waiting:
-        status: Status = "waiting" if asked else "sleeping" if self.wakes else "ready"
-        due = min(
-            [*(one.expires for one in asked.values() if one.expires is not None), *self.wakes.values()], default=0
-        )
+        times = [*self.wakes.values(), *([self.inner_due] if self.inner_due else [])]
+        status: Status = "waiting" if asked else "sleeping" if times else "ready"
+        due = min([*(one.expires for one in asked.values() if one.expires is not None), *times], default=0)
         changes: dict[str, Any] = {STATUS: status}
         if asked:
             changes[ASKED] = {name: msgspec.structs.asdict(one) for name, one in asked.items()}
@@ -275,8 +196,17 @@ class RunCore(RunState):
             changes[DUE] = due
         return Waiting(asked, status, due, changes)
 
-    async def suspend(self) -> None:
-        """Leave the run as one that waits, on the way out of its block; one that was stopped is ready to go on."""
+    async def suspend(self, error: BaseException) -> None:
+        """Leave the run as one that waits, on the way out of its block; one that was stopped is ready to go on.
+
+        If it was left because a run inside of it waits, it sleeps until that may go on. Nobody tells it that a question
+        of that one was answered: it is tried again now and then, and not saved each time."""
+        inner = [one for one in single(error) if isinstance(one, Suspended) and one.run_id != self.id]
+        if inner:
+            now = now_micros()
+            again = (self._resumed and self.due) or moment_micros(LOOK_AGAIN, now)
+            times = [moment_micros(one.until, now) for one in inner if one.until is not None]
+            self.inner_due = min([*times, *(again for one in inner if one.questions or one.until is None)])
         waits = self.status in ("waiting", "sleeping") and self._resumed and self.due == self._waiting(self.asked).due
         if self.saved and not waits:
             await self.wait_for()
@@ -302,11 +232,12 @@ class RunCore(RunState):
             self.result = result
         if self.status == "finished":
             return
-        if not self.saved and self.result is None:
+        if not self.saved and (self.ended or self.result is None):
             if self.thread.fence is not None and not await self.renew():
                 raise self.lost()
             return
         await self._end("finished", **({} if self.result is None else {RESULT: self.result}))
+        self.ended = True
 
     async def _end(self, status: Status, items: list[Any] | None = None, **outcome: Any) -> None:
         changes = {STATUS: status, ENDED: now_micros(), **outcome}
@@ -331,7 +262,7 @@ class RunCore(RunState):
         except LockLost as lost:
             raise self.lost() from lost
         self.saved, self.token, self.result, self.status = False, b"", None, "running"
-        self.recording, self.asked = Recording(self.id), {}
+        self.recording, self.asked, self.ended = Recording(self.id), {}, True
 
     def failing(self, error: BaseException, record: Record, *, at_most_once: bool = False) -> BaseException:
         """Remember that a step's failure is raised now: if it ends the run, the step is done again on resume."""
@@ -359,8 +290,8 @@ class RunCore(RunState):
         if error is None:
             await self.finish()
         elif is_suspension(error):
-            await self.suspend()
-        elif isinstance(error, Exception) and not isinstance(error, LockLost):
+            await self.suspend(error)
+        elif not self.is_interrupt(error) and not isinstance(error, LockLost):
             try:
                 await self.fail(error, failure_of(error))
             except Exception as problem:  # noqa: BLE001  # the error of the block counts; it tells of this one
@@ -371,6 +302,7 @@ class RunCore(RunState):
     async def move(self, move: Callable[[], Awaitable[Checkpoint]]) -> Checkpoint:
         """Move the head (undo, redo, rewind), and fill the attributes with the checkpoint that it is at then.
         `LockTimeout` if another process is working on the run."""
+        self.check_may_write()
         owned = self.thread.fence is not None
         taken = await self.acquire()
         if taken is not None:

@@ -12,7 +12,6 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from backtrail.encode.row_format import Root
 from backtrail.encode.values import Values
 from backtrail.errors import InvalidInput, RunFinished, ThreadNotFound
 from backtrail.history.context import Context
@@ -20,8 +19,20 @@ from backtrail.history.records import LAST_TIME, to_datetime
 from backtrail.history.run_status import STATUS, STATUSES, base_kind
 from backtrail.history.thread_core import ThreadCore
 from backtrail.model import MAX_NUMBER, Checkpoint, Status, short_repr
+from backtrail.run.failures import is_interrupt
 from backtrail.run.lease import RunLease
-from backtrail.run.listing import ASKED, DUE, KIND, NUMBERS, RUNS, STEPS, SUBMITTED, Question, read_question
+from backtrail.run.listing import (
+    ASKED,
+    DUE,
+    KIND,
+    NUMBERS,
+    RUNS,
+    STEPS,
+    SUBMITTED,
+    Question,
+    RunCaption,
+    read_question,
+)
 from backtrail.run.model import Failure, Outcome, StepInfo
 from backtrail.run.recording import Identity, Record, Recording, read_records
 
@@ -47,11 +58,12 @@ class Waiting(NamedTuple):
 class Entry:
     """A record that waits to be written."""
 
-    __slots__ = ("item", "record", "written")
+    __slots__ = ("data", "item", "record", "written")
 
-    def __init__(self, record: Record, item: dict[str, Any]) -> None:
+    def __init__(self, record: Record, item: dict[str, Any], data: bytes) -> None:
         self.record = record
         self.item = item
+        self.data = data  # the item, encoded: what was found to be fit for it is what is written
         self.written = False
 
 
@@ -64,7 +76,7 @@ class RunState(RunLease):
         if type(task) is not str:
             raise InvalidInput(f"task must be a str, not {type(task).__qualname__}")
         self.thread: ThreadCore[Any] = ThreadCore(context, id, kind=KIND)
-        self.thread.caption = self._caption
+        self.thread.caption = RunCaption(self._encode_asked)
         super().__init__(self.thread)
         self.id = self.thread.id
         self.task = task
@@ -85,9 +97,12 @@ class RunState(RunLease):
         self.submitted = False
         self.asked: dict[str, Question] = {}
         self.wakes: dict[Identity, int] = {}  # sleeps that are going on, and when each ends
+        self.inner_due = 0  # when a run inside of this one, for which it waits, may go on; 0: there is none
         self.recording = Recording(self.id)
         self.at_work = False  # True inside a with block
+        self.ended = False  # True after `finish`
         self.stopping: Callable[[], bool] = bool  # True once its worker is to end: the run stops before its next step
+        self.is_interrupt: Callable[[BaseException], bool] = is_interrupt  # of what leaves the block: is it no failure?
         self.check_start: Callable[[], object] = bool  # raises if the run, as it was read, is not to be started
         self.marked_after = 0.0  # seconds after which a run that has saved nothing yet is marked as running; 0: not
         self._resumed = False  # True until the first commit after entering, which marks the run as running
@@ -126,6 +141,11 @@ class RunState(RunLease):
     def _nothing_to_resume(self) -> ThreadNotFound:
         return ThreadNotFound(self.id, f"run {self.id!r} has nothing to resume: it has not begun, or was deleted")
 
+    def check_not_entered(self) -> None:
+        """Refuse to enter a run twice by one handle: the inner block would end it for the outer one."""
+        if self.at_work:
+            raise InvalidInput(f"this handle is inside of run {self.id!r} already: use it there")
+
     async def start(self) -> None:
         """Fill the attributes with the last checkpoint, if there is one; `RunFinished` if the run is over."""
         await self.load()
@@ -133,10 +153,12 @@ class RunState(RunLease):
             raise RunFinished(self.id, self.result)
         self.check_start()
         self.at_work, self._resumed, self._entered = True, self.status != "running", self.thread.base_id
+        self.inner_due = 0
         self._failing.clear()
 
     async def load(self) -> bool:
         """Fill the attributes from the last checkpoint; False if there is none."""
+        self.ended = False
         try:
             state = await self.thread.load()
         except ThreadNotFound:
@@ -217,10 +239,9 @@ class RunState(RunLease):
             "custom": self.custom,
         }
 
-    def _caption(self, root: Root, id: bytes) -> bytes:
+    def _encode_asked(self) -> bytes:
         asked = self.asked if self._planned is None else self._planned.asked
-        shown = {name: msgspec.structs.asdict(one) for name, one in asked.items()}
-        return RUNS.run_caption(root, id, self.values.encode(shown) if shown else b"")
+        return self.values.encode({name: msgspec.structs.asdict(one) for name, one in asked.items()})
 
     # -- how it stands ------------------------------------------------------------------------------------------------
 

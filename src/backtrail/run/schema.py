@@ -7,11 +7,15 @@ is never accepted by a rule that nobody applies.
 
 from __future__ import annotations
 
+import datetime as dt
 import math
+import uuid
 from collections.abc import Callable
+from decimal import Decimal
 from typing import Any
 
 import msgspec
+from msgspec import inspect
 
 from backtrail.errors import InvalidInput
 from backtrail.model import short_repr
@@ -26,7 +30,15 @@ _TYPES: dict[str, Callable[[Any], bool]] = {
     "object": lambda value: isinstance(value, dict),
     "array": lambda value: isinstance(value, list),
 }
-_SPOKEN = ("title", "description", "default", "examples", "format", "$schema", "$comment")  # say, but do not check
+_FORMATS: dict[str, type] = {
+    "date": dt.date,
+    "time": dt.time,
+    "date-time": dt.datetime,
+    "duration": dt.timedelta,
+    "uuid": uuid.UUID,
+    "decimal": Decimal,
+}
+_SPOKEN = ("title", "description", "default", "examples", "$schema", "$comment")  # say, but do not check
 _LIMITS: dict[str, tuple[type | tuple[type, ...], Callable[[Any, Any], bool], str]] = {
     "minimum": ((int, float), lambda value, limit: value >= limit, "is below"),
     "maximum": ((int, float), lambda value, limit: value <= limit, "is above"),
@@ -37,7 +49,7 @@ _LIMITS: dict[str, tuple[type | tuple[type, ...], Callable[[Any, Any], bool], st
     "minItems": (list, lambda value, limit: len(value) >= limit, "has fewer items than"),
     "maxItems": (list, lambda value, limit: len(value) <= limit, "has more items than"),
 }
-_OTHER = ("type", "enum", "const", "properties", "required", "additionalProperties", "items", "anyOf")
+_OTHER = ("type", "format", "enum", "const", "properties", "required", "additionalProperties", "items", "anyOf")
 
 
 def schema_of(form: Any) -> dict[str, Any] | None:
@@ -51,6 +63,7 @@ def schema_of(form: Any) -> dict[str, Any] | None:
         made: dict[str, Any] = msgspec.json.schema(form)
         schema: dict[str, Any] = _resolve(made, made.pop("$defs", {}), 0)
         check_schema(schema, "schema")
+        _check_type(msgspec.inspect.type_info(form))
     except (TypeError, RecursionError, msgspec.ValidationError) as error:
         raise InvalidInput(f"schema={form!r:.80} is neither a JSON Schema nor a type that has one: {error}") from error
     return schema
@@ -61,6 +74,19 @@ def to_type(form: Any, value: Any) -> Any:
     if form is None or isinstance(form, dict):
         return value
     return msgspec.convert(value, form)
+
+
+def _check_type(node: Any) -> None:
+    """Refuse a type that takes less than its JSON Schema says: an answer could fit one and not the other."""
+    if isinstance(node, inspect.DictType) and not isinstance(node.key_type, inspect.StrType | inspect.AnyType):
+        raise InvalidInput("schema: a dict has a form only if its keys are of type str")
+    if isinstance(node, inspect.DateTimeType | inspect.TimeType) and node.tz is not True:
+        raise InvalidInput(
+            "schema: a time has a form only with a time zone: Annotated[datetime, msgspec.Meta(tz=True)]"
+        )
+    if isinstance(node, tuple | inspect.Type | inspect.Field):
+        for inner in node if isinstance(node, tuple) else msgspec.structs.astuple(node):
+            _check_type(inner)
 
 
 def _resolve(schema: Any, definitions: dict[str, Any], depth: int) -> Any:
@@ -97,6 +123,9 @@ def check_schema(schema: Any, where: str, depth: int = 0) -> None:
             names = value if isinstance(value, list) else [value]
             if not names or not all(isinstance(one, str) and one in _TYPES for one in names):
                 raise InvalidInput(f"{where}: type={short_repr(value)} is unknown: there are {', '.join(_TYPES)}")
+        elif name == "format":
+            if not isinstance(value, str):
+                raise InvalidInput(f"{where}: format must be a str, not {short_repr(value)}")
         elif name == "properties":
             if not isinstance(value, dict):
                 raise InvalidInput(f"{where}: properties must be a dict, not {short_repr(value)}")
@@ -127,6 +156,9 @@ def _fault(schema: Any, value: Any, where: str) -> str | None:
         names = schema["type"] if isinstance(schema["type"], list) else [schema["type"]]
         if not any(_TYPES[name](value) for name in names):
             return f"{where} is {short_repr(value)}, not of type {' or '.join(names)}"
+    kind = _FORMATS.get(schema.get("format", ""))
+    if kind is not None and isinstance(value, str) and not _converts(value, kind):
+        return f"{where} is {short_repr(value)}, not of format {schema['format']}"
     if "enum" in schema and not any(_same(value, one) for one in schema["enum"]):
         return f"{where} is {short_repr(value)}, not one of {short_repr(schema['enum'])}"
     if "const" in schema and not _same(value, schema["const"]):
@@ -150,6 +182,14 @@ def _fault(schema: Any, value: Any, where: str) -> str | None:
             if (found := _fault(schema["items"], item, f"{where}[{number}]")) is not None:
                 return found
     return None
+
+
+def _converts(value: str, kind: type) -> bool:
+    try:
+        msgspec.convert(value, kind)
+    except msgspec.ValidationError:
+        return False
+    return True
 
 
 def _object_fault(schema: dict[str, Any], value: dict[Any, Any], where: str) -> str | None:

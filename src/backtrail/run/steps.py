@@ -7,12 +7,15 @@ at the same time in several threads or tasks share a commit.
 
 from __future__ import annotations
 
+import inspect
 import time
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 
+from backtrail.encode.planner import ITEM_DEPTH
 from backtrail.errors import EncodeError, InvalidInput, StepError, StepUncertain
 from backtrail.history.records import now_micros
 from backtrail.history.validation import check_name
@@ -106,11 +109,10 @@ def _find_out(
     core: RunCore, identity: Identity, args: tuple[Any, ...], kwargs: dict[str, Any], options: StepOptions
 ) -> Commands[Done | None]:
     """Ask `check` about a step that was started and has no outcome. None: it did not happen."""
-    key = core.step_key(identity)
     if options.check is None:
-        raise StepUncertain(core.id, identity.name, key)
+        raise StepUncertain(core.id, identity.name, core.step_key(identity))
     began = now_micros()
-    scope = StepScope(core, key, current_step.get())
+    scope = StepScope(core.id, partial(core.step_key, identity), current_step.get())
     found = yield Call(options.check, args, kwargs, scope)
     if found is None:
         return None
@@ -136,7 +138,7 @@ def _do(
     began, clock = now_micros(), time.monotonic_ns()
     if options.at_most_once:
         yield from _record(core, record_of(identity, digest, began, started=True))
-    scope = StepScope(core, core.step_key(identity), current_step.get())
+    scope = StepScope(core.id, partial(core.step_key, identity), current_step.get())
     call, attempts = Call(function, args, kwargs, scope), 0
     while True:
         attempts += 1
@@ -164,18 +166,24 @@ def _record(core: RunCore, record: Record) -> Commands[None]:
     """Save a record. A result that cannot be saved is refused here, and nothing is recorded."""
     item = record.to_state()
     try:
-        data = core.values.encode(item)
+        data = core.values.encode(item, depth=ITEM_DEPTH)
         if len(data) > MAX_RESULT:
             raise EncodeError(
                 "it", f"takes {len(data):,} bytes, more than {MAX_RESULT:,}: keep it in a file, or in parts"
             )
     except EncodeError as error:
+        if inspect.iscoroutine(record.result):
+            record.result.close()
+            raise InvalidInput(
+                f"step {record.name!r} calls an async function, which a blocking run cannot await: open the store with "
+                "backtrail.aio.open()"
+            ) from None
         raise EncodeError(
             f"the result of step {record.name!r}", f"cannot be saved, so it was not recorded: {error}"
         ) from error
     # Only a step with a key can be handed out again by this process: not the caller's object, which may change.
     kept = None if record.key is None or record.error is not None else core.values.decode(data).get("result")
-    entry = core.enqueue(msgspec.structs.replace(record, result=kept), item)
+    entry = core.enqueue(msgspec.structs.replace(record, result=kept), item, data)
     yield Write(lambda: core.flush(entry))
 
 

@@ -367,6 +367,7 @@ class Run(Attributes, ThreadView):
             finish(self._core.finish(result, delete))
 
     def __enter__(self) -> Run:
+        self._core.check_not_entered()
         start = time.monotonic()
         while (taken := finish(self._core.acquire())) is not None:
             waited = time.monotonic() - start
@@ -386,11 +387,11 @@ class Run(Attributes, ThreadView):
         leave_run(self)
         if self._heart is not None:
             self._heart.stop()
-        try:
-            with self._writing:
+        with self._writing:
+            try:
                 finish(self._core.leave(error))
-        finally:
-            finish(self._core.release())
+            finally:
+                finish(self._core.release())
 
     def __repr__(self) -> str:
         return f"<backtrail.Run {self.id!r} {self.status}, iteration {self.iteration}>"

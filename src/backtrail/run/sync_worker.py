@@ -118,7 +118,8 @@ class Worker:
     def _do(self, id: str) -> bool:
         """Do one run, if it is there to be done; True if it was taken up."""
         core = RunCore(self._core.context, id)
-        self._core.prepare(core, self._stopping)
+        # Nothing interrupts a thread: whatever a run ends with, such as sys.exit(), is its failure.
+        self._core.prepare(core, self._stopping, lambda _: False)
         taken = False
         try:
             with Run(core) as run:
@@ -130,12 +131,13 @@ class Worker:
             if taken:  # of a run that this one began
                 _log.exception("run %r failed", id)
         except Suspended as waits:
+            self._core.suspended(core)
             _log.info("%s", waits)
         except LockLost as error:
             _log.warning("%s", error)
         except Unavailable as error:
             _log.warning("run %r: the store cannot be used now: %s", id, error)
-        except Exception:  # noqa: BLE001  # of the user: the run has failed, and the worker goes on
+        except BaseException:  # noqa: BLE001  # of the user: the run has failed, and the worker goes on
             _log.exception("run %r failed", id)
         return taken
 

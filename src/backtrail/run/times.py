@@ -34,8 +34,11 @@ def check_moment(value: Any) -> dt.datetime:
 def to_micros(value: Any, what: str, now: int) -> int | None:
     """Microseconds since 1970 of such a time; `now` is when a span begins."""
     limit = check_time(value, what)
-    if limit is None:
-        return None
+    return None if limit is None else moment_micros(limit, now)
+
+
+def moment_micros(limit: float | dt.datetime, now: int) -> int:
+    """Microseconds since 1970 of a time that was checked."""
     if isinstance(limit, dt.datetime):
         return min(max(0, round(limit.timestamp() * 1_000_000)), LAST_TIME)
     return min(now + round(limit * 1_000_000), LAST_TIME)

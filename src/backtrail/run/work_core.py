@@ -24,7 +24,7 @@ from backtrail.history.store_core import list_heads
 from backtrail.history.validation import check_name, check_seconds
 from backtrail.run.lease import TTL
 from backtrail.run.listing import RUNS
-from backtrail.run.run_core import RunCore
+from backtrail.run.run_core import LOOK_AGAIN, RunCore
 from backtrail.run.submission import WAITING
 
 _PAGE = 1000
@@ -73,12 +73,17 @@ class WorkCore:
         if time.monotonic() >= self._look_behind_at:
             found += await self._left_behind()
         now = time.monotonic()
-        self._refused = {id: until for id, until in self._refused.items() if until > now}
+        self._refused = {id: until for id, until in list(self._refused.items()) if until > now}  # threads add to it
         return [id for id in found if id not in self._refused]
 
     def refused(self, id: str) -> None:
         """A run could not be taken: it is not tried again at once."""
         self._refused[id] = time.monotonic() + _NOT_AGAIN
+
+    def suspended(self, core: RunCore) -> None:
+        """A run waits. If its time has come already, it waits for a run inside of it, and is tried again later."""
+        if 0 < core.due <= now_micros():
+            self._refused[core.id] = time.monotonic() + LOOK_AGAIN
 
     async def _ours(self, head: Head) -> bool:
         return (await RUNS.schedule(self.context, head)).submitted_for in self.tasks
@@ -174,10 +179,12 @@ class WorkCore:
         self._look_behind_at = began + max(TTL / 10, _SHARE * took)
         return found
 
-    def prepare(self, core: RunCore, stopping: Callable[[], bool]) -> None:
+    def prepare(
+        self, core: RunCore, stopping: Callable[[], bool], is_interrupt: Callable[[BaseException], bool]
+    ) -> None:
         """Make ready to take up a run. It is looked at again once its lease is held: `NotNow` if it has been done
         meanwhile. One whose first step takes its time is marked as running; the others save that with their step."""
-        core.stopping, core.marked_after = stopping, _MARKED_AFTER
+        core.stopping, core.is_interrupt, core.marked_after = stopping, is_interrupt, _MARKED_AFTER
         core.check_start = partial(self._check_start, core)
 
     def _check_start(self, core: RunCore) -> None:

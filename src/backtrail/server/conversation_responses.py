@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any, TypedDict
 
+from backtrail.render.json_records import TokensJson
+
 
 class ToolCallJson(TypedDict):
     """A tool call. Long texts are `{"$cut": "the start", "size": n}`, unless `whole` was requested."""
@@ -20,14 +22,6 @@ class ToolResultJson(TypedDict):
     name: str
     text: Any
     failed: bool
-
-
-class TokensJson(TypedDict):
-    """Tokens that the model read, of which `cached` came from a cache, and tokens that it wrote."""
-
-    input: int
-    cached: int
-    output: int
 
 
 class StepJson(TypedDict):

@@ -2,16 +2,31 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import click
 
 from backtrail.cli.context import Command, CommandContext, with_context
+
+if TYPE_CHECKING:
+    from backtrail.render.json_records import RunStepJson
+
+
+def cost_text(step: RunStepJson) -> str:
+    """The tokens and the cost of a step, "" if its result does not have them."""
+    tokens, cost = step["tokens"], step["cost"]
+    if tokens is None:
+        return ""
+    told = f"{tokens['input']:,} + {tokens['output']:,} tokens"
+    return told if cost is None else f"{told}, ${cost:.4f}"
 
 
 @click.command(cls=Command, epilog="\b\nExamples:\n  backtrail steps run-7\n  backtrail steps run-7 --json")
 @click.argument("run")
 @with_context
 def command(context: CommandContext, run: str) -> None:
-    """List the recorded steps of RUN, oldest first: how long each took, how often it was tried, what came of it."""
+    """List the recorded steps of RUN, oldest first: how long each took, how often it was tried, what came of it, and
+    what it cost, if its result says what the model used."""
     from rich.table import Table
     from rich.text import Text
 
@@ -27,9 +42,11 @@ def command(context: CommandContext, run: str) -> None:
         context.print_json({"run": run, **outcome_json(outcome), "steps": [step_json(step) for step in steps]})
         return
     table = Table(box=None, pad_edge=False, header_style="dim")
-    for title in ("", "step", "key", "seconds", "tries", "outcome"):
+    used = [cost_text(step_json(step)) for step in steps]
+    titles = ("", "step", "key", "seconds", "tries", *(["cost"] if any(used) else []), "outcome")
+    for title in titles:
         table.add_column(title, justify="right" if title in ("", "seconds", "tries") else "left", overflow="fold")
-    for number, step in enumerate(steps, 1):
+    for number, (step, cost) in enumerate(zip(steps, used, strict=True), 1):
         name = step.name if step.kind == "step" else f"{step.kind}: {step.name}"
         came = str(step.error) if step.error is not None else short_text(step.result, 60)
         table.add_row(
@@ -38,6 +55,7 @@ def command(context: CommandContext, run: str) -> None:
             Text("" if step.key is None else one_line(str(step.key))),
             Text(f"{step.seconds:.3f}"),
             Text(str(step.attempts)),
+            *([Text(cost)] if any(used) else []),
             Text(one_line("started" if step.status == "started" else came), "removed" if step.error else ""),
         )
     with paged() as out:

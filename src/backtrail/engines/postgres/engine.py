@@ -197,12 +197,12 @@ class PostgresEngine(Engine, FailsFast):
         newest_first: bool = False,
     ) -> list[Head]:
         params = {"low": prefix, "high": _beyond(prefix), "after": after, "limit": limit}
+        if kind is not None:
+            params["kind"] = kind
         if newest_first:
-            found, _ = await self._call("newest", params | {"kind": kind, "namespace": namespace_of(prefix)})
-        elif kind is None:
-            found, _ = await self._call("threads", params)
-        else:
-            found, _ = await self._call("threads_of_kind", params | {"kind": kind})
+            params["namespace"] = namespace_of(prefix)
+        query = "newest" if newest_first else "threads"
+        found, _ = await self._call(query if kind is None else f"{query}_of_kind", params)
         return [Head(*columns) for columns in found]
 
     async def count(self, prefix: str = "") -> int:

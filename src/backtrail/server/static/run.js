@@ -3,7 +3,8 @@
 import { get, post } from "./api.js";
 import { codeBlock } from "./code.js";
 import { attempt, h, timeAgo, toast } from "./dom.js";
-import { duration, plural } from "./format.js";
+import { count, duration, plural } from "./format.js";
+import { costOf, money } from "./prices.js";
 
 export async function drawRun(view, app, signal) {
   const { thread } = app.place;
@@ -37,8 +38,10 @@ function timeline(run, app) {
       const at = (Date.parse(step.started_at) - begin) / (end - begin);
       bar.style.marginLeft = `${(at * 100).toFixed(2)}%`;
       bar.style.width = `${Math.max(0.6, ((step.seconds * 1000) / (end - begin)) * 100).toFixed(2)}%`;
+      const cost = costOf({ by_model: step.tokens ? { [step.model ?? ""]: step.tokens } : {}, cost: step.cost });
       const facts = [step.kind === "step" ? "" : step.kind, duration(step.seconds), step.attempts > 1 ? plural(step.attempts, "attempt") : "",
-        step.by ? `by ${step.by}` : ""].filter(Boolean).join(" · ");
+        step.tokens ? `${count(step.tokens.input)} tokens read, ${count(step.tokens.output)} written` : "",
+        cost !== null ? money(cost) : "", step.by ? `by ${step.by}` : ""].filter(Boolean).join(" · ");
       const inside = [step.error ? h("p", { class: "problem" }, failure(step.error)) : null,
         step.result !== null ? codeBlock(JSON.stringify(step.result, null, 2), "json") : null,
         app.readOnly ? null : h("button", { type: "button", class: "act", onclick: () => forkAt(left + index + 1, app) }, "Fork before this step")];
@@ -81,31 +84,36 @@ function answerFields(schema) {
   if (schema?.type === "boolean") return { choices: [true, false] };
   if (Array.isArray(schema?.enum) && schema.enum.length <= 6) return { choices: schema.enum };
   if (schema?.type === "object" && schema.properties) {
-    const parts = Object.entries(schema.properties).map(([name, inner]) => [name, input(inner, name)]);
-    return { nodes: parts.map(([, part]) => part.node), read: () => Object.fromEntries(parts.map(([name, part]) => [name, part.read()])) };
+    const required = new Set(schema.required ?? []);
+    const parts = Object.entries(schema.properties).map(([name, inner]) => [name, input(inner, name, required.has(name))]);
+    const read = () => Object.fromEntries(parts.map(([name, part]) => [name, part.read()]).filter(([, value]) => value !== undefined));
+    return { nodes: parts.map(([, part]) => part.node), read };
   }
   const one = input(schema, "Answer");
   return { nodes: [one.node], read: one.read };
 }
 
-function input(schema, name) {
+// A field that is not required and stays empty reads as undefined: it is left out of the answer.
+function input(schema, name, required = true) {
   const label = (node) => h("label", {}, h("span", {}, `${name} `), node);
   if (schema?.type === "boolean") {
     const box = h("input", { type: "checkbox" });
     return { node: label(box), read: () => box.checked };
   }
   if (Array.isArray(schema?.enum)) {
-    const select = h("select", {}, schema.enum.map((choice, i) => h("option", { value: i }, String(choice))));
+    const none = required ? null : h("option", { value: -1 }, "");
+    const select = h("select", {}, none, schema.enum.map((choice, i) => h("option", { value: i }, String(choice))));
     return { node: label(select), read: () => schema.enum[Number(select.value)] };
   }
   if (schema?.type === "number" || schema?.type === "integer") {
-    const field = h("input", { type: "number", step: schema.type === "integer" ? 1 : "any", required: true });
-    return { node: label(field), read: () => Number(field.value) };
+    const field = h("input", { type: "number", step: schema.type === "integer" ? 1 : "any", required });
+    return { node: label(field), read: () => (field.value === "" ? undefined : Number(field.value)) };
   }
   if (schema?.type === "string") {
-    const field = h("input", { type: "text" });
-    return { node: label(field), read: () => field.value };
+    const field = h("input", { type: schema.format === "date" ? "date" : "text" });
+    return { node: label(field), read: () => (field.value === "" && !required ? undefined : field.value) };
   }
   const text = h("textarea", { rows: 3, spellcheck: "false", placeholder: "JSON, or plain words" });
-  return { node: label(text), read: () => { try { return JSON.parse(text.value); } catch { return text.value; } } };
+  const read = () => { try { return JSON.parse(text.value); } catch { return text.value; } };
+  return { node: label(text), read: () => (text.value === "" && !required ? undefined : read()) };
 }

@@ -55,20 +55,30 @@ SELECT coalesce(sum(threads), 0)::bigint FROM {schema}.counts
 -- name: count_named
 SELECT count(*) FROM {schema}.heads WHERE thread >= %(low)b AND (%(high)b::text IS NULL OR thread < %(high)b)
 
--- The newest of each kind, by one index (in a namespace, by the one that also has the namespace); the newest of all are
--- among them. There are only a few kinds.
+-- By one index (in a namespace, by the one that also has the namespace).
+-- name: newest_of_kind
+SELECT thread, lineage, owner, branch, step, version, kind, created, updated, count, size, note
+FROM {schema}.heads h
+WHERE h.kind = %(kind)b
+    AND (%(after)b::text IS NULL
+        OR (h.period, h.updated, h.thread)
+            < (SELECT a.period, a.updated, a.thread FROM {schema}.heads a WHERE a.thread = %(after)b))
+    AND h.thread >= %(low)b AND (%(high)b::text IS NULL OR h.thread < %(high)b)
+    AND (%(namespace)b::text IS NULL OR split_part(h.thread, E'\x1f', 1) = %(namespace)b)
+ORDER BY h.period DESC, h.updated DESC, h.thread DESC LIMIT %(limit)b::bigint
+
+-- The newest of each kind; the newest of all are among them. There are only a few kinds.
 -- name: newest
 WITH RECURSIVE kinds (kind) AS (
-    SELECT coalesce(%(kind)b::text, (
-        SELECT min(kind) FROM {schema}.heads
-        WHERE %(namespace)b::text IS NULL OR (thread >= %(low)b AND split_part(thread, E'\x1f', 1) = %(namespace)b)))
+    SELECT min(kind) FROM {schema}.heads
+    WHERE %(namespace)b::text IS NULL OR (thread >= %(low)b AND split_part(thread, E'\x1f', 1) = %(namespace)b)
     UNION ALL
     SELECT (
         SELECT min(h.kind) FROM {schema}.heads h
         WHERE h.kind > kinds.kind
             AND (%(namespace)b::text IS NULL
                 OR (h.thread >= %(low)b AND split_part(h.thread, E'\x1f', 1) = %(namespace)b)))
-    FROM kinds WHERE %(kind)b::text IS NULL AND kinds.kind IS NOT NULL
+    FROM kinds WHERE kinds.kind IS NOT NULL
 )
 SELECT thread, lineage, owner, branch, step, version, newest.kind, created, updated, count, size, note
 FROM kinds CROSS JOIN LATERAL (
