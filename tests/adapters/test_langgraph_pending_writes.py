@@ -11,11 +11,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from langchain_core.messages import HumanMessage
 from langgraph.checkpoint.base import empty_checkpoint
 
 import backtrail
-from backtrail.adapters.langgraph import BacktrailSaver
+from backtrail.adapters.langgraph import BacktrailSaver, checkpoints
 from backtrail.adapters.langgraph.put_queue import PutQueue, QueuedWrites
+from backtrail.adapters.langgraph.write_items import Write
 from backtrail.engines.sqlite.engine import SQLiteEngine
 from fix_graphs import at
 
@@ -183,3 +185,25 @@ def test_writes_on_an_abandoned_branch_are_found(store: Any) -> None:
         assert values(reader, first) == ["first"]
         assert values(reader, old) == list(range(5))
         assert values(reader, new) == ["new"]
+
+
+def test_the_input_of_a_turn_is_stored_once_although_its_writes_come_before_its_checkpoint_is_saved(
+    store: Any, monkeypatch: Any
+) -> None:
+    saver, checkpoint = BacktrailSaver(store), empty_checkpoint()
+    message = HumanMessage("what was asked", id="1")
+    checkpoint["channel_values"] = {"__start__": {"messages": [message]}, "messages": []}
+    versions: Any = {"__start__": "1", "messages": "1"}
+    config: Any = at(checkpoint_ns="", checkpoint_id=checkpoint["id"])
+    planned = checkpoints.plan_delta
+
+    def overtaken(*args: Any, **how: Any) -> Any:
+        saver.put_writes(config, [("messages", [message])], "task")
+        return planned(*args, **how)
+
+    monkeypatch.setattr(checkpoints, "plan_delta", overtaken)
+    saver.put(at(checkpoint_ns=""), {**checkpoint, "channel_versions": versions}, {}, versions)
+    (item,) = store.thread("t//writes").load()["writes"]
+    assert Write.from_item(item).is_reference
+    for each in (saver, BacktrailSaver(store)):
+        assert values(each, config) == [[message]]

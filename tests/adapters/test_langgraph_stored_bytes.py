@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import random
+import sqlite3
+import string
 from collections.abc import AsyncIterator, Awaitable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, closing
 from pathlib import Path
 from typing import Annotated, Any, TypedDict
 
 import pytest
 from langchain_core.messages import AIMessage, HumanMessage
+from langgraph.checkpoint.base import empty_checkpoint
 from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 from langgraph.graph import START, StateGraph
 from langgraph.graph.message import add_messages
@@ -18,7 +22,7 @@ from langgraph.types import Command, interrupt
 import backtrail
 import backtrail.aio
 from backtrail.adapters.langgraph import BacktrailSaver
-from backtrail.adapters.langgraph.compression import compress_bookkeeping, decompress_bookkeeping
+from backtrail.adapters.langgraph.bookkeeping import pack_bookkeeping, unpack_bookkeeping
 from fix_graphs import at
 from fix_store_bytes import StoreOnDisk, store_on_disk
 from fix_stores import APIS, EVERY_ENGINE
@@ -296,4 +300,72 @@ def test_the_bookkeeping_of_a_checkpoint_takes_few_bytes_and_comes_back_exactly(
 
 @pytest.mark.parametrize("odd", [{"a": (1, 2)}, {"a": 2**70}, {1: "b"}, {"a": "\ud800"}, {}, {"a": b"\0" * 9}])
 def test_bookkeeping_that_msgpack_would_change_is_kept_as_it_is(odd: dict[Any, Any]) -> None:
-    assert decompress_bookkeeping(compress_bookkeeping(odd)) == odd
+    assert unpack_bookkeeping(pack_bookkeeping(odd)) == odd
+
+
+@pytest.mark.parametrize(
+    "moment",
+    [
+        "2026-11-18T14:51:51.374343+00:00",
+        "2026-11-18T14:51:51+00:00",
+        "2026-11-18T14:51:51.000000+00:00",
+        "2026-11-18T14:51:51.374343",
+        "2026-11-18T14:51:51.374343+02:00",
+        "1969-12-31T23:59:59.999999+00:00",
+        "0001-01-01T00:00:00+02:00",
+        "yesterday",
+        "",
+        7,
+        None,
+    ],
+)
+@pytest.mark.parametrize(
+    "version", ["000004afa1ef89", "000004AFA1EF89", "000004afa1ef8", "1.0.5", 3, 0.5, "\u0660" * 14]
+)
+def test_any_timestamp_and_version_of_the_bookkeeping_comes_back_exactly(moment: Any, version: Any) -> None:
+    plain = {"v": 4, "ts": moment, "channel_versions": {"messages": version}, "updated_channels": ["messages", version]}
+    again = unpack_bookkeeping(pack_bookkeeping(plain))
+    assert repr(again) == repr(plain)
+
+
+@pytest.mark.parametrize(
+    "metadata",
+    [
+        {"source": "loop", "step": 3, "parents": {}},
+        {"source": "loop", "step": 3, "parents": {}, "who": "me"},
+        {"source": "loop", "step": 3, "parents": {"": "1ef"}},
+        {"source": "loop", "step": 3, "parents": None},
+        {"source": "loop", "step": 3},
+        {"parents": {}, "source": "loop", "step": 3},
+        {"source": "loop", "parents": {}},
+        {"parents": {}},
+        {},
+    ],
+)
+def test_metadata_comes_back_as_it_was_in_the_same_order(store: Any, metadata: Any) -> None:
+    saver = BacktrailSaver(store)
+    config: Any = at(checkpoint_ns="")
+    for _ in range(2):  # one without a parent, and one with
+        config = saver.put(config, empty_checkpoint(), metadata, {})
+        found = BacktrailSaver(store).get_tuple(config)
+        assert found is not None
+        assert list(found.metadata.items()) == list(metadata.items())
+
+
+def test_a_turn_of_messages_that_do_not_compress_takes_little_more_than_each_message_twice(tmp_path: Path) -> None:
+    source, turns = random.Random(7), 20
+
+    def noise() -> str:
+        return "".join(source.choices(string.printable[:94], k=1024))
+
+    with backtrail.open(tmp_path / "store.db") as store:
+        builder = StateGraph(State)
+        builder.add_node("agent", lambda _: {"messages": [AIMessage(noise())]})
+        builder.add_edge(START, "agent")
+        run: Any = builder.compile(checkpointer=BacktrailSaver(store))
+        for _ in range(turns):
+            run.invoke({"messages": [HumanMessage(noise())]}, at("t"))
+    with closing(sqlite3.connect(tmp_path / "store.db")) as connection:
+        query = "SELECT sum(length(meta) + length(root) + length(payload)) FROM steps"
+        (stored,) = connection.execute(query).fetchone()
+    assert stored / turns < 4 * 1024 + 1300

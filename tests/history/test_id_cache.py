@@ -51,6 +51,28 @@ def test_a_thread_whose_ids_are_chosen_is_looked_through_only_at_first(store: An
     assert thread.load() == {"log": list(range(50))}
 
 
+def test_an_id_is_not_searched_for_in_the_history_if_all_ids_are_cached(
+    store: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    thread = store.thread("t")
+    for number in range(50):
+        thread.append("log", [number], id=chosen(number))
+    read: list[int] = []
+    engine = store._core.context.engine
+    steps = engine.steps
+
+    async def count(*what: Any, **how: Any) -> Any:
+        read.append(1)
+        return await steps(*what, **how)
+
+    monkeypatch.setattr(engine, "steps", count)
+    with pytest.raises(backtrail.CheckpointNotFound):
+        thread.get(chosen(99))
+    assert not read
+    assert thread.get(chosen(7)).step == 8
+    assert len(read) <= 2
+
+
 def test_an_id_that_another_process_saved_is_still_a_repetition(store: Any, tmp_path: Path) -> None:
     thread = store.thread("t")
     for number in range(5):

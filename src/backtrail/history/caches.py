@@ -134,6 +134,12 @@ class IdCache(ForkSafe):
         super().__init__()
         self._threads: LRU[str, _ThreadIds] = LRU(MAX_IDS, MAX_IDS)
 
+    def complete(self, head: Head) -> bool:
+        """True if the ids of all rows are cached for this head, so that `positions` asks nobody."""
+        with self._lock:
+            known = self._threads.get(head.thread)
+            return known is not None and known.head == head and known.positions is not None
+
     async def positions(self, engine: Engine, head: Head, id: bytes) -> tuple[Position, ...]:
         """The positions of rows of this id: all in the thread whose head is `head`, and perhaps some in other threads.
         The first lookup is passed to the engine; at the second one for the same head, all ids are fetched. An id that

@@ -255,8 +255,8 @@ async def _resolve_id(context: Context, head: Head, text: str, digits: str) -> H
         at_head = await step_at(context, head, branch, head.step, salvage=True) if branch is not None else None
         if at_head is not None:
             return at_head
-    if len(digits) == _WHOLE_ID and context.engine.properties.blocking:  # without an index of ids, but near at hand
-        there = await _search_history(context, head, bytes.fromhex(digits))
+    if len(digits) == _WHOLE_ID and not context.caches.ids.complete(head) and context.engine.properties.blocking:
+        there = await _search_history(context, head, bytes.fromhex(digits))  # without an index of ids, but near at hand
         if there is not None:
             return there
     low = bytes.fromhex(digits.ljust(_WHOLE_ID, "0"))

@@ -6,7 +6,7 @@ from __future__ import annotations
 import os
 import re
 import stat
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import msgspec
 
@@ -41,10 +41,14 @@ class ScanRoot(msgspec.Struct, frozen=True):
         return msgspec.msgpack.encode((self.path, self.store_paths, self.limits.file_bytes))
 
 
-def is_own(path: bytes, scan_root: ScanRoot) -> bool:
-    """True if a path, from the root, is of the store itself, also if there is nothing there now."""
-    full = b"%b/%b" % (scan_root.path, path)
-    return any(full == own or full.startswith((own + b"/", own + b"-")) for own in scan_root.store_paths)
+def own_paths(scan_root: ScanRoot) -> Callable[[bytes], bool]:
+    """Tells of a path, from the root, if it is of the store itself, also if there is nothing there now."""
+    root = scan_root.path + b"/"
+    if any(root.startswith((own + b"/", own + b"-")) for own in scan_root.store_paths):
+        return lambda path: True  # noqa: ARG005  # the root is in the store's own directory
+    inside = {own.removeprefix(root) for own in scan_root.store_paths if own.startswith(root)}
+    beginnings = tuple(name + end for name in inside for end in (b"/", b"-"))
+    return lambda path: path in inside or path.startswith(beginnings)
 
 
 class Exclusions:

@@ -22,7 +22,7 @@ from backtrail.workspace import trees
 from backtrail.workspace.apply import Applier, StagingPool, needs_staging, remove_leftover_staging
 from backtrail.workspace.batches import batches
 from backtrail.workspace.descent import Descent
-from backtrail.workspace.exclusions import ScanRoot, is_own
+from backtrail.workspace.exclusions import ScanRoot, own_paths
 from backtrail.workspace.journal import Journal, Record, RestoreIntent
 from backtrail.workspace.model import Changes
 from backtrail.workspace.pack import PackSettings, read_entry
@@ -199,7 +199,7 @@ class Restorer:
                     withheld=set(withheld),
                     rules=rules,
                     is_at=lambda entry, path: same_item(self._entry_at(descent, path), entry),
-                    is_own=partial(is_own, scan_root=self._scan_root),
+                    is_own=own_paths(self._scan_root),
                 )
 
         return await self._work(plan)
@@ -210,7 +210,7 @@ class Restorer:
         """Commit the safety snapshot and the intent, once the registry has a note of it."""
         await self._set_restoring(intent.digest(scan.tree))
         facts = {**scan.facts(self.directory.id), "of": intent.snapshot, "target": intent.target.hex()}
-        made = sorted({op.new.ref for op in intent.ops if op.new is not None and op.new.ref in scan.blobs})
+        made = sorted(scan.blobs.keys() & {new[-1] for _, _, new in intent.steps if new is not None})
         if made:  # contents that neither tree has
             listed = trees.encode_list(made, None)
             id = self._journal.blob_id(listed)

@@ -11,7 +11,8 @@ from typing import Any
 
 import msgspec
 
-from backtrail.adapters.langgraph.compression import decompress, decompress_bookkeeping
+from backtrail.adapters.langgraph.bookkeeping import unpack_bookkeeping
+from backtrail.adapters.langgraph.compression import decompress
 from backtrail.adapters.langgraph.ids import channel_name
 from backtrail.adapters.langgraph.message_codec import RESERVED_KEY
 from backtrail.adapters.langgraph.message_list import MessageList
@@ -37,7 +38,7 @@ class CachedCheckpoint(msgspec.Struct, frozen=True):
     def from_state(cls, id: str, state: dict[str, Any], *, row: str, author: bytes) -> CachedCheckpoint:
         """The checkpoint that a state holds, with all channels as plain data."""
         plain = {channel_name(key): decompress(value) for key, value in state.items() if key != RESERVED_KEY}
-        bookkeeping = decompress_bookkeeping(state.get(RESERVED_KEY)) or {}
+        bookkeeping = unpack_bookkeeping(state.get(RESERVED_KEY)) or {}
         return cls(id, bookkeeping, plain, row=row, author=author)
 
     def with_message_lists(self, values: dict[str, Any], *, immutable: bool) -> CachedCheckpoint:
@@ -68,7 +69,7 @@ class CachedWrites(msgspec.Struct, frozen=True):
 
     checkpoint: str  #: LangGraph's id of it
     number: int  #: of its last series of records; 0 if there is none
-    items: list[Any]  #: (task, path, index, channel, value) each
+    items: list[Any]  #: see `write_items`
     head: str | None  #: of the thread of writes, when this was read
     at_head: bool  #: the record is the head
 

@@ -5,14 +5,16 @@ LangGraph names the channels that have changed; of a list of messages only the a
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import msgspec
 from langgraph.checkpoint.base import ChannelVersions
 from langgraph.checkpoint.base import Checkpoint as GraphCheckpoint
 
+from backtrail.adapters.langgraph.bookkeeping import pack_bookkeeping
 from backtrail.adapters.langgraph.checkpoint_cache import CachedCheckpoint
-from backtrail.adapters.langgraph.compression import compress, compress_bookkeeping
+from backtrail.adapters.langgraph.compression import compress
 from backtrail.adapters.langgraph.ids import state_key
 from backtrail.adapters.langgraph.message_codec import RESERVED_KEY, MessageCodec
 from backtrail.adapters.langgraph.message_list import MessageList
@@ -32,17 +34,19 @@ def plan_delta(
     before: CachedCheckpoint,
     checkpoint: GraphCheckpoint,
     new_versions: ChannelVersions,
+    encoded: Mapping[str, Any],
     *,
     check_messages: bool,
     trust_versions: bool = True,
 ) -> CheckpointDelta:
-    """The difference between `before` and `checkpoint`. `check_messages` as in `MessageCodec.encode`.
+    """The difference between `before` and `checkpoint`. `encoded` are channels that have been encoded already;
+    `check_messages` as in `MessageCodec.encode`.
 
     `trust_versions`: a channel of the same version has the same value, which is so unless somebody edited it.
     """
     values, versions = checkpoint["channel_values"], checkpoint["channel_versions"]
     bookkeeping = codec.encode({k: value for k, value in checkpoint.items() if k not in ("id", "channel_values")})
-    changes: dict[str, Any] = {RESERVED_KEY: compress_bookkeeping(bookkeeping)}
+    changes: dict[str, Any] = {RESERVED_KEY: pack_bookkeeping(bookkeeping)}
     append: tuple[str, list[Any]] | None = None
     # A channel that keeps its version keeps its value, even if LangGraph leaves that out, as it does for the last
     # snapshot of a delta channel that no step has written since.
@@ -62,7 +66,8 @@ def plan_delta(
         if codec.readable and type(value) is list and not check_messages:
             messages = MessageList.of(value, old, immutable=codec.immutable)
         if messages is None:
-            plain[channel] = codec.encode(value, check_messages=check_messages)
+            known = channel in encoded
+            plain[channel] = encoded[channel] if known else codec.encode(value, check_messages=check_messages)
             changes[key] = compress(plain[channel]) if channel.startswith("__") else plain[channel]
             continue
         message_lists[channel] = messages

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import uuid
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, cast
@@ -21,6 +20,7 @@ from langgraph.checkpoint.serde.base import SerializerProtocol
 
 from backtrail.adapters.langgraph.checkpoint_cache import CachedCheckpoint, CheckpointCache
 from backtrail.adapters.langgraph.checkpoint_delta import CheckpointDelta, plan_delta
+from backtrail.adapters.langgraph.checkpoint_note import metadata_of, new_author, note_of, with_note
 from backtrail.adapters.langgraph.ids import GraphThread, backtrail_id, graph_id, standin_id
 from backtrail.adapters.langgraph.message_codec import RESERVED_KEY, MessageCodec
 from backtrail.adapters.langgraph.pending_writes import PendingWrites, saving_key
@@ -52,17 +52,32 @@ class Checkpoints:
         new_versions: ChannelVersions,
     ) -> RunnableConfig:
         graph_thread, parent = GraphThread.from_config(config), config["configurable"].get("checkpoint_id") or None
+        inputs = self._announce(graph_thread, checkpoint, new_versions)
         base = await self._base(graph_thread, parent)
         plain_metadata = dict(get_checkpoint_metadata(config, metadata))
         try:
-            await self._plan_and_save(graph_thread, base, parent, checkpoint, plain_metadata, new_versions)
+            await self._plan_and_save(graph_thread, base, parent, checkpoint, plain_metadata, new_versions, inputs)
         except (Conflict, NotFound):
             if base is None:
                 raise
             self._cache.remove(graph_thread.checkpoints)  # the cached base has been deleted meanwhile
             base = await self._base(graph_thread, parent)
-            await self._plan_and_save(graph_thread, base, parent, checkpoint, plain_metadata, new_versions)
+            await self._plan_and_save(graph_thread, base, parent, checkpoint, plain_metadata, new_versions, inputs)
         return graph_thread.config(checkpoint["id"])
+
+    def _announce(
+        self, graph_thread: GraphThread, checkpoint: GraphCheckpoint, new_versions: ChannelVersions
+    ) -> dict[str, Any]:
+        """Encode the new channels that are dicts, as a turn's input is, and cache them before anything else is done:
+        the first writes after a checkpoint repeat its input, and LangGraph sends them in another thread at once."""
+        inputs = {
+            channel: self._codec.encode(value, check_messages=True)
+            for channel, value in checkpoint["channel_values"].items()
+            if type(value) is dict and channel in new_versions
+        }
+        if inputs:
+            self._cache.put(saving_key(graph_thread), CachedCheckpoint(checkpoint["id"], {}, inputs))
+        return inputs
 
     async def put_writes(
         self, config: RunnableConfig, writes: Sequence[tuple[str, Any]], task_id: str, task_path: str
@@ -78,11 +93,12 @@ class Checkpoints:
         checkpoint: GraphCheckpoint,
         metadata: dict[str, Any],
         new_versions: ChannelVersions,
+        inputs: dict[str, Any],
     ) -> None:
         before = base or CachedCheckpoint("", {}, {})
 
         async def attempt(**how: bool) -> bool:
-            delta = plan_delta(self._codec, before, checkpoint, new_versions, **how)
+            delta = plan_delta(self._codec, before, checkpoint, new_versions, inputs, **how)
             return await self._save(graph_thread, base, parent, metadata, delta, replace="trust_versions" in how)
 
         try:
@@ -103,10 +119,9 @@ class Checkpoints:
         replace: bool,
     ) -> bool:
         """Save a checkpoint; False if there is one of this id and it shall not be replaced."""
-        author = os.urandom(6)
+        author = new_author()
         result = msgspec.structs.replace(delta.result, author=author)
         id = result.id
-        self._cache.put(saving_key(graph_thread), result)
         thread: Any = self.store.thread(graph_thread.checkpoints)
         head = None if base is not None and id > base.id and not replace else await maybe_await(thread.head)
         late = head is not None and graph_id(head) > id  # the newest by id stays the head
@@ -125,7 +140,7 @@ class Checkpoints:
         else:
             saved = await save(backtrail_id(id))
             row = saved.id
-            if saved.custom[RESERVED_KEY].get("by") != author:
+            if note_of(saved).get("by") != author:
                 return False
         if late and base is None and head is not None:
             await maybe_await(thread.rewind(head.id))
@@ -169,18 +184,18 @@ class Checkpoints:
         base: CachedCheckpoint | None,
         author: bytes,
     ) -> dict[str, Any]:
-        """LangGraph's metadata, its ids, and who saved this: two savers may choose one id, and one is refused."""
-        reserved: dict[str, Any] = {"by": author}
+        """LangGraph's metadata, and the saver's note."""
+        note: dict[str, Any] = {"by": author}
         if own_id != id:
-            reserved["id"] = id
+            note["id"] = id
         if base is None or backtrail_id(base.id) != base.id:
-            reserved["parent"] = parent
+            note["parent"] = parent
         else:
-            reserved["after"] = uuid.UUID(base.id).bytes
+            note["after"] = uuid.UUID(base.id).bytes
         encoded = self._codec.encode(metadata)
         if self._codec.readable and RESERVED_KEY not in metadata:
-            return {**encoded, RESERVED_KEY: reserved}
-        return {RESERVED_KEY: {**reserved, "metadata": encoded}}
+            return with_note(encoded, note)
+        return with_note({}, {**note, "metadata": encoded})
 
     async def _base(self, graph_thread: GraphThread, parent: str | None) -> CachedCheckpoint | None:
         """The checkpoint that a new one follows; None if it does not exist."""
@@ -245,18 +260,17 @@ class Checkpoints:
 
     async def parent_of(self, graph_thread: GraphThread, found: Checkpoint) -> str | None:
         """LangGraph's id of a checkpoint's parent. If that was deleted, the newest one before it that was not."""
-        reserved = found.custom[RESERVED_KEY]
-        if "after" not in reserved:
-            return cast("str | None", reserved.get("parent", found.parent_id))
-        parent = str(uuid.UUID(bytes=reserved["after"]))
+        note = note_of(found)
+        if "after" not in note:
+            return cast("str | None", note.get("parent", found.parent_id))
+        parent = str(uuid.UUID(bytes=note["after"]))
         if parent == found.parent_id or await self.find(graph_thread, parent) is not None:
             return parent
         return found.parent_id
 
     def metadata(self, found: Checkpoint) -> dict[str, Any]:
         """LangGraph's metadata of a checkpoint."""
-        readable = {key: value for key, value in found.custom.items() if key != RESERVED_KEY}
-        return cast("dict[str, Any]", self._codec.decode(found.custom[RESERVED_KEY].get("metadata", readable)))
+        return cast("dict[str, Any]", self._codec.decode(metadata_of(found)))
 
     async def delta_history(self, config: RunnableConfig, channels: Sequence[str]) -> dict[str, DeltaChannelHistory]:
         """What the values of delta channels are rebuilt from: of each channel the last value that was stored before a
@@ -342,7 +356,7 @@ async def _get(thread: Any, id: str) -> Checkpoint | None:
 
 def author_of(checkpoint: Checkpoint) -> bytes:
     """Tells apart the checkpoints that had one id, one after the other."""
-    return cast("bytes", checkpoint.custom[RESERVED_KEY]["by"])
+    return cast("bytes", note_of(checkpoint)["by"])
 
 
 def _is_langgraphs(checkpoint: Checkpoint) -> bool:

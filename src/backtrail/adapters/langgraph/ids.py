@@ -11,6 +11,7 @@ from typing import Final, NamedTuple, cast
 
 from langchain_core.runnables import RunnableConfig
 
+from backtrail.adapters.langgraph.checkpoint_note import note_of
 from backtrail.adapters.langgraph.message_codec import RESERVED_KEY
 from backtrail.adapters.thread_ids import join_parts, split_parts
 from backtrail.model import Checkpoint
@@ -61,6 +62,11 @@ def backtrail_id(graph_id: str) -> str:
     return str(uuid.uuid5(_UUID_NAMESPACE, graph_id))
 
 
+def short_id(text: str) -> uuid.UUID | str:
+    """An id as it is stored beside others: a UUID takes half the bytes of its text."""
+    return uuid.UUID(text) if backtrail_id(text) == text else text
+
+
 def standin_id(graph_id: str) -> str:
     """backtrail's id of the checkpoint that stands in for one while that is being replaced."""
     return str(uuid.uuid5(_UUID_NAMESPACE, f"{graph_id}//standin"))
@@ -68,7 +74,7 @@ def standin_id(graph_id: str) -> str:
 
 def graph_id(checkpoint: Checkpoint) -> str:
     """LangGraph's id of a checkpoint."""
-    return cast("str", checkpoint.custom.get(RESERVED_KEY, {}).get("id", checkpoint.id))
+    return cast("str", note_of(checkpoint).get("id", checkpoint.id))
 
 
 def writes_id(graph_id: str, number: int) -> str:

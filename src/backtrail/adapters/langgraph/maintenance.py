@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from backtrail.adapters.langgraph.checkpoints import Checkpoints
-from backtrail.adapters.langgraph.ids import GraphThread, channel_name, graph_id
+from backtrail.adapters.langgraph.ids import GraphThread, channel_name, graph_id, short_id
 from backtrail.adapters.sync_bridge import maybe_await
 from backtrail.adapters.thread_ids import escape_part
 from backtrail.adapters.thread_writes import delete_if_present
@@ -44,7 +44,7 @@ class Maintenance:
 
     async def _delete_checkpoints(self, graph_thread: GraphThread, checkpoints: list[Checkpoint]) -> None:
         """Delete checkpoints and their pending writes."""
-        ids = {graph_id(checkpoint) for checkpoint in checkpoints}
+        ids = {short_id(graph_id(checkpoint)) for checkpoint in checkpoints}
         for checkpoint in checkpoints:
             await self._delete(graph_thread.checkpoints, checkpoint.id)
         for record in await maybe_await(self._store.thread(graph_thread.writes).history(all=True)):

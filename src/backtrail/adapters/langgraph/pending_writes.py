@@ -20,10 +20,10 @@ from typing import Any, cast
 from langgraph.checkpoint.base import WRITES_IDX_MAP
 
 from backtrail.adapters.langgraph.checkpoint_cache import CachedCheckpoint, CachedWrites, CheckpointCache
-from backtrail.adapters.langgraph.compression import compress, decompress
-from backtrail.adapters.langgraph.ids import GraphThread, writes_id
-from backtrail.adapters.langgraph.message_codec import RESERVED_KEY, MessageCodec
+from backtrail.adapters.langgraph.ids import GraphThread, short_id, writes_id
+from backtrail.adapters.langgraph.message_codec import MessageCodec
 from backtrail.adapters.langgraph.put_queue import QueuedWrites
+from backtrail.adapters.langgraph.write_items import Write, merge
 from backtrail.adapters.sync_bridge import maybe_await
 from backtrail.adapters.thread_writes import retry_on_conflict
 from backtrail.aio import AsyncStore
@@ -49,17 +49,18 @@ class PendingWrites:
         task_path: str,
     ) -> None:
         """Add the writes of a task."""
-        encoded = [
-            [
+        plain = [
+            Write(
                 task_id,
                 task_path,
                 WRITES_IDX_MAP.get(channel, i),
                 channel,
                 self._codec.encode(value, check_messages=True),
-            ]
+            )
             for i, (channel, value) in enumerate(writes)
         ]
-        own = QueuedWrites(checkpoint_id, self._with_references(graph_thread, checkpoint_id, encoded))
+        with_references = self._with_references(graph_thread, checkpoint_id, plain)
+        own = QueuedWrites(checkpoint_id, [write.item(packed=self._codec.readable) for write in with_references])
         thread_id = graph_thread.writes
         await self._cache.put_queue.put(thread_id, own, partial(self._add, thread_id, checkpoint_id))
 
@@ -70,7 +71,7 @@ class PendingWrites:
         async def attempt() -> None:
             nonlocal cached
             before, cached = await self._newest(thread_id, checkpoint_id, cached), None  # a second one reads again
-            items = _merge(before.items, new)
+            items = merge(before.items, new)
             if items != before.items:
                 await self._save(thread_id, before, items)
 
@@ -79,7 +80,7 @@ class PendingWrites:
     async def _save(self, thread_id: str, before: CachedWrites, items: list[Any]) -> None:
         """Save the record that follows `before`; `Conflict` if another writer was faster."""
         thread: Any = self._store.thread(thread_id)
-        custom: dict[str, Any] = {"checkpoint": before.checkpoint, "number": before.number}
+        custom: dict[str, Any] = {"checkpoint": short_id(before.checkpoint), "number": before.number}
         known = len(before.items)
         if before.at_head and items[:known] == before.items:
             saving = thread.update({}, append=("writes", items[known:]), expect=before.head, custom=custom)
@@ -106,11 +107,15 @@ class PendingWrites:
 
         async def attempt() -> None:
             before = await self._newest(graph_thread.writes, checkpoint.id, None)
-            items = [[*item[:4], compress(_resolve(item[4], checkpoint))] for item in before.items]
+            items = [self._resolved(item, checkpoint) for item in before.items]
             if items != before.items:
                 await self._save(graph_thread.writes, before, items)
 
         await retry_on_conflict(graph_thread.writes, attempt)
+
+    def _resolved(self, item: list[Any], checkpoint: CachedCheckpoint) -> list[Any]:
+        write = Write.from_item(item)
+        return write.resolved(checkpoint).item(packed=self._codec.readable) if write.is_reference else item
 
     async def get(
         self,
@@ -127,10 +132,11 @@ class PendingWrites:
         newest = await self._newest(graph_thread.writes, checkpoint.id, None)
         if cache:  # a run that continues here saves its first writes without a read
             self._cache.put(graph_thread.writes, newest)
+        writes = sorted(map(Write.from_item, newest.items), key=lambda write: write.order)
         return [
-            (task_id, channel, self._codec.decode(_resolve(value, checkpoint)))
-            for task_id, _, _, channel, value in sorted(newest.items, key=_order)
-            if only is None or channel in only
+            (write.task, write.channel, self._codec.decode(write.resolved(checkpoint).value))
+            for write in writes
+            if only is None or write.channel in only
         ]
 
     async def _newest(self, thread_id: str, checkpoint_id: str, cached: CachedWrites | None) -> CachedWrites:
@@ -145,7 +151,9 @@ class PendingWrites:
             cached = self._cache.writes(thread_id)
             if cached is not None and cached.head == head.id and cached.checkpoint == checkpoint_id:
                 return cached
-            if head.custom.get("checkpoint") == checkpoint_id:  # nearly always: a graph writes for one at a time
+            if head.custom.get("checkpoint") == short_id(
+                checkpoint_id
+            ):  # nearly always: a graph writes for one at a time
                 items = (await maybe_await(thread.load(at=head.id)))["writes"]
                 return CachedWrites(checkpoint_id, head.custom["number"], items, head.id, at_head=True)
             head_id = head.id
@@ -159,7 +167,7 @@ class PendingWrites:
         first = await _last(lambda number: _get(thread, writes_id(checkpoint_id, number)))
         if first is None:
             return 0, []
-        series = {"checkpoint": checkpoint_id, "number": first.custom["number"]}
+        series = {"checkpoint": short_id(checkpoint_id), "number": first.custom["number"]}
 
         async def after(steps: int) -> Checkpoint | None:
             record = await _get(thread, first.step + steps)
@@ -171,15 +179,13 @@ class PendingWrites:
             last = max(await maybe_await(thread.find(custom=series)), key=lambda record: record.step)
         return series["number"], (await maybe_await(thread.load(at=last.id)))["writes"]
 
-    def _with_references(
-        self, graph_thread: GraphThread, checkpoint_id: str, encoded: list[list[Any]]
-    ) -> list[list[Any]]:
+    def _with_references(self, graph_thread: GraphThread, checkpoint_id: str, writes: list[Write]) -> list[Write]:
         """The same writes, with references to the parts of the checkpoint that hold their values."""
         for thread in (graph_thread.checkpoints, saving_key(graph_thread)):
             checkpoint = self._cache.checkpoint(thread, checkpoint_id)
             if checkpoint is not None:
-                return [[*item[:4], _refer(item[4], item[3], checkpoint)] for item in encoded]
-        return [[*item[:4], compress(item[4])] for item in encoded]
+                return [write.with_reference(checkpoint) for write in writes]
+        return writes
 
 
 async def _get(thread: Any, at: str | int) -> Checkpoint | None:
@@ -207,59 +213,3 @@ async def _last(get: Callable[[int], Awaitable[Checkpoint | None]]) -> Checkpoin
 def saving_key(graph_thread: GraphThread) -> str:
     """The cache key of a checkpoint that is being saved: its writes may come before it is stored."""
     return f"{graph_thread.checkpoints}//saving"
-
-
-def _merge(stored: list[Any], new: list[list[Any]]) -> list[Any]:
-    """All writes, new ones last. One with a negative index replaces; of the others the first one counts."""
-    merged = {(item[0], item[2]): item for item in stored}
-    for item in new:
-        if item[2] < 0:
-            merged[item[0], item[2]] = item
-        else:
-            merged.setdefault((item[0], item[2]), item)
-    return list(merged.values())
-
-
-def _order(item: list[Any]) -> tuple[str, str, int]:
-    """LangGraph's order of writes: by the path of their task, its id, and their index."""
-    return item[1], item[0], item[2]
-
-
-def _refer(value: Any, key: str, checkpoint: CachedCheckpoint) -> Any:
-    """A reference to the part `key` of a channel that holds `value`, or the value itself, compressed.
-
-    Messages get their ids between a graph's input and its channels, so the ids are kept with the reference.
-    """
-    if type(value) is not list or not all(type(item) is dict for item in value):
-        return compress(value)
-    ids = [item.get("id") for item in value]
-    wanted = [{**item, "id": id} for item, id in zip(value, ids, strict=True)]
-    for channel, plain in checkpoint.plain.items():
-        part = plain.get(key) if type(plain) is dict else None
-        if type(part) is not list or len(part) != len(value) or not all(type(item) is dict for item in part):
-            continue
-        if _exactly_equal([{**item, "id": id} for item, id in zip(part, ids, strict=True)], wanted):
-            return {RESERVED_KEY: {"same": [channel, key], "ids": ids}}
-    return compress(value)
-
-
-def _resolve(value: Any, checkpoint: CachedCheckpoint) -> Any:
-    """The inverse of `_refer`."""
-    reserved = value.get(RESERVED_KEY) if type(value) is dict else None
-    if type(reserved) is not dict or "same" not in reserved:
-        return decompress(value)
-    channel, key = reserved["same"]
-    pairs = zip(checkpoint.plain[channel][key], reserved["ids"], strict=True)
-    return [item if id is None else {**item, "id": id} for item, id in pairs]
-
-
-def _exactly_equal(one: Any, other: Any) -> bool:
-    """True if two plain values are equal, types included; the order of keys does not count."""
-    kind = type(one)
-    if kind is not type(other):
-        return False
-    if kind is dict:
-        return one.keys() == other.keys() and all(_exactly_equal(item, other[key]) for key, item in one.items())
-    if kind is list or kind is tuple:
-        return len(one) == len(other) and all(map(_exactly_equal, one, other))
-    return bool(one == other)

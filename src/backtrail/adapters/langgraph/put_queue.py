@@ -25,7 +25,7 @@ class QueuedWrites:
 
     def __init__(self, checkpoint: str, encoded: list[list[Any]]) -> None:
         self.checkpoint = checkpoint  #: LangGraph's id of it
-        self.encoded = encoded  #: (task, path, index, channel, value) each
+        self.encoded = encoded  #: see `write_items`
         self.saved = False
 
 
