@@ -8,6 +8,7 @@ import { drawComparison } from "./comparison.js";
 import { Conversation } from "./conversation.js";
 import { $, attempt, h, toast } from "./dom.js";
 import { drawFileChanges } from "./file-changes.js";
+import { ReadersPlace } from "./folds.js";
 import { FilteredSteps } from "./filtered-steps.js";
 import { FindInThread } from "./find-in-thread.js";
 import { drawFacts, drawHeading, drawTabs } from "./headings.js";
@@ -26,9 +27,11 @@ const app = {
   place: readAddress(), // what the address says
   row: null, // the checkpoint that is shown
   view: null, // the tab that is shown: that of the address, else the first that has something
+  drawn: null, // the id of the checkpoint that the tab shows; null while it is drawn, or if that failed
+  seen: 0, // checkpoints that the thread had when the reader came to this place
   readOnly: false,
   talks: true, // does the state of the thread have a conversation?
-  go, refresh, chooseView, showPane, linkTo,
+  go, note, refresh, chooseView, showPane, linkTo, redraw: () => drawView({ keep: true }),
   // The list of steps that keys move in.
   get steps() { return filterOf(app.place) && app.place.list !== "turns" ? app.kept : app.rows; },
 };
@@ -46,6 +49,7 @@ app.conversation = new Conversation($("view"), {
   edit: (message) => app.actions.editMessage(message),
 });
 app.rows.onForks = () => drawHeading(app);
+app.rows.onLayout = () => follow();
 
 // -- places -----------------------------------------------------------------------------------------------------------
 
@@ -53,6 +57,12 @@ function go(changes, how = {}) {
   const place = { ...app.place, ...changes };
   setAddress(place, how);
   return show(place);
+}
+
+// Something of the place was changed by hand: the address says it, and nothing is drawn.
+function note(changes) {
+  app.place = { ...app.place, ...changes };
+  setAddress(app.place, { replace: true });
 }
 
 const isPage = (place) => Boolean(place.page || place.search?.includes("text:"));
@@ -90,6 +100,7 @@ async function show(place) {
     app.row = row;
     drawFacts(app);
     if (!same) drawView();
+    app.seen = app.rows.total;
     $("newer").hidden = true;
   });
 }
@@ -97,7 +108,7 @@ async function show(place) {
 // The row of a place; if there is no such step, the page says so, and the list stays.
 async function rowAt(place) {
   try {
-    if (!place.at) return app.rows.find(app.rows.head) ?? await app.rows.fetchId(app.rows.head);
+    if (!place.at) return await app.rows.fetchHead();
     const row = await app.rows.selectId(place.at, { quiet: true });
     if (row || app.place !== place) return row;
     showEmpty(`There is no checkpoint ${place.at} in ${place.thread}.`, place);
@@ -184,18 +195,22 @@ async function showPage(place) {
 // -- a checkpoint -----------------------------------------------------------------------------------------------------
 
 function chooseView(view) {
-  return go({ view, message: null });
+  return go({ view, message: null, path: null });
 }
 
-function drawView() {
+function drawView({ keep = false } = {}) {
   app.drawing?.abort();
   const drawing = (app.drawing = new AbortController());
   const { signal } = drawing;
+  const { row } = app;
   const view = $("view");
   $("empty").hidden = true;
   $("checkpoint").hidden = false;
+  app.drawn = null;
   const slow = setTimeout(() => view.classList.add("waiting"), 150);
-  drawInto(view, signal).catch((error) => {
+  app.done = drawInto(view, signal, keep).then(() => {
+    if (!signal.aborted) app.drawn = row.id;
+  }, (error) => {
     if (error.name !== "AbortError") view.replaceChildren(h("p", { class: "hint bad" }, error.message));
   }).finally(() => {
     clearTimeout(slow);
@@ -203,34 +218,48 @@ function drawView() {
   });
 }
 
-async function drawInto(view, signal) {
+async function drawInto(view, signal, keep) {
   const { place, row } = app;
   const first = app.rows.kind === "run" && row.id === app.rows.head ? "run" : app.talks ? "conversation" : "state";
   const wanted = place.view ?? first;
   app.view = wanted;
   drawTabs(app);
-  if (wanted !== "conversation") app.conversation.clear();
   if (wanted === "conversation") {
-    const message = place.message === null ? null : Number(place.message);
-    if (await app.conversation.show(place.thread, row, signal, message)) return undefined;
+    const message = place.message === null || keep ? null : Number(place.message);
+    if (await app.conversation.show(place.thread, row, signal, message)) return;
     const reason = row.damage ?? (row.added.startsWith("damaged") ? row.added : null);
     app.talks = reason !== null; // a damaged step says nothing of the others
     if (place.view === "conversation" || reason) {
       view.replaceChildren(h("p", { class: "hint" }, reason ? `This step cannot be read: ${reason}.` : "This state holds no list of messages."));
-      return undefined;
+      return;
     }
     app.view = "state";
     drawTabs(app);
+  } else app.conversation.clear();
+  const before = keep ? new ReadersPlace(view) : null;
+  const content = h("div", {});
+  await drawTab(content, signal, before);
+  if (signal.aborted) return;
+  if (before) await before.put(content);
+  else {
+    view.replaceChildren(...content.childNodes);
+    view.scrollTop = 0;
+    view.querySelector("details.landed")?.scrollIntoView({ block: "nearest" });
   }
-  view.scrollTop = 0;
-  if (app.view === "run") {
-    attempt(() => findTalk(place, row, signal));
-    return drawRun(view, app, signal);
+}
+
+// Draws a tab other than the conversation. `before`: the place of the reader, if the tab is drawn again.
+function drawTab(content, signal, before) {
+  const { place, row } = app;
+  switch (app.view) {
+    case "run":
+      attempt(() => findTalk(place, row, signal));
+      return drawRun(content, app, signal);
+    case "state": return drawStateTree(content, app, signal, before);
+    case "files": return drawFileChanges(content, app, signal);
+    case "compare": return drawComparison(content, app, signal);
+    default: return drawStateDiff(content, app, signal);
   }
-  if (app.view === "state") return drawStateTree(view, place.thread, row, signal, app);
-  if (app.view === "files") return drawFileChanges(view, place.thread, row, signal, app);
-  if (app.view === "compare") return drawComparison(view, app, signal);
-  return drawStateDiff(view, place.thread, row, signal, place.base, (base) => go({ base, view: "changes" }));
 }
 
 // Does a run have a conversation as well?
@@ -274,10 +303,6 @@ async function follow() {
 
 async function followOnce() {
   const { thread } = app.place;
-  const head = app.rows.head;
-  const atHead = () => !app.place.at && app.row?.id === head;
-  const before = atHead();
-  const total = app.rows.total;
   await app.rows.refresh();
   if (app.place.thread !== thread || !app.row) return;
   drawHeading(app);
@@ -288,31 +313,35 @@ async function followOnce() {
   if (app.place.list === "turns") await app.turns.refresh();
   else app.turns.forget();
   await app.kept.refresh();
-  // The reader may have gone elsewhere meanwhile.
-  const following = before && atHead();
-  if (!following || app.rows.head === head) {
-    const row = app.rows.find(app.row.id);
-    if (row) app.row = row;
-    drawFacts(app);
-    const more = app.rows.total - total;
-    if (more > 0 && !following) showNewer(more);
-    return;
-  }
-  const row = app.rows.find(app.rows.head);
+  const head = await app.rows.fetchHead();
+  await app.done; // what is being drawn comes first, and is then followed
+  // The reader may have gone elsewhere meanwhile, and from here on nothing waits.
+  const { place } = app;
+  if (place.thread !== thread || !app.row || isPage(place)) return;
+  const row = place.at ? app.rows.find(app.row.id) : head;
   if (!row) return;
+  const other = row.id !== app.row.id;
   app.row = row;
-  app.rows.selectRow(row, { quiet: true });
+  if (other) app.rows.selectRow(row, { quiet: true });
   drawFacts(app);
-  const moved = app.view === "conversation" && (await app.conversation.follow(row));
-  if (!moved) drawView();
+  if (place.at) showNewer();
+  if (app.drawn !== row.id) await drawNewer(row);
 }
 
-function showNewer(more) {
-  const node = $("newer");
-  const count = (node.hidden ? 0 : Number(node.dataset.count)) + more;
-  node.dataset.count = count;
-  node.textContent = `${count} new ↑`;
-  node.hidden = false;
+// The same tab for another checkpoint: what is open stays open, and the reader where they are.
+async function drawNewer(row) {
+  const { signal } = app.drawing;
+  if (app.view !== "conversation" || !(await app.conversation.follow(row).catch(() => false))) {
+    if (!signal.aborted) drawView({ keep: true });
+  } else if (!signal.aborted) app.drawn = row.id;
+}
+
+// A button that leads to the head says how many checkpoints came since the reader is here.
+function showNewer() {
+  const more = app.rows.total - app.seen;
+  if (more <= 0) return;
+  $("newer").textContent = `${more} new ↑`;
+  $("newer").hidden = false;
 }
 
 function onEvent(name, data) {
@@ -335,7 +364,10 @@ function showConnection(state) {
 // -- start ------------------------------------------------------------------------------------------------------------
 
 bindKeys(app);
-$("newer").addEventListener("click", () => go({ at: null, message: null }));
+$("newer").addEventListener("click", async () => {
+  await go({ at: null, message: null });
+  follow(); // the newest may be newer than this page knows
+});
 $("as-steps").addEventListener("click", () => go({ list: null }));
 $("as-turns").addEventListener("click", () => go({ list: "turns" }));
 $("back").addEventListener("click", () => showPane(document.body.dataset.pane === "detail" ? "history" : "threads"));

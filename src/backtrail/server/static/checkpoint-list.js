@@ -51,13 +51,19 @@ export class CheckpointList {
     return second ? second.rows[second.index - second.start] ?? null : this.find(this.head);
   }
 
-  // Takes in a page. If more happened than saves at the head, all others are forgotten.
+  // Takes in a page. If more happened than saves at the head, all others are forgotten. Pages may come in another order
+  // than they were made: one that is older, because the thread has grown since, gives its rows and says nothing of the
+  // head; of two that have different layouts nobody can say which is older, so whoever listens asks once more.
   take(page) {
     const grown = page.total - this.total;
     if (page.layout !== this.layout) {
+      if (this.layout !== null) this.onLayout?.();
       this.rows.clear();
       this.places.clear();
       this.asked.clear();
+    } else if (grown < 0) {
+      this.putAll(page);
+      return;
     }
     if (this.box.scrollTop > 0 && grown > 0 && this.total) this.box.scrollTop += grown * ROW_HEIGHT;
     this.layout = page.layout;
@@ -65,14 +71,17 @@ export class CheckpointList {
     this.lanes = Math.min(page.lanes, MAX_LANES);
     this.head = page.thread.head;
     this.kind = page.thread.kind;
-    page.rows.forEach((row, i) => this.put(page.total - 1 - page.start - i, row));
-    this.evict();
-    this.draw();
+    this.putAll(page);
   }
 
-  put(place, row) {
-    this.rows.set(place, row);
-    this.places.set(row.id, place);
+  putAll(page) {
+    page.rows.forEach((row, i) => {
+      const place = page.total - 1 - page.start - i;
+      this.rows.set(place, row);
+      this.places.set(row.id, place);
+    });
+    this.evict();
+    this.draw();
   }
 
   evict() {
@@ -117,6 +126,15 @@ export class CheckpointList {
     if (thread !== this.thread) return undefined;
     this.take(page);
     return page.index === null ? undefined : page.rows[page.index - page.start];
+  }
+
+  // The row of the head, which may move while it is asked for.
+  async fetchHead() {
+    for (;;) {
+      const { head } = this;
+      const row = this.find(head) ?? await this.fetchId(head);
+      if (!row || row.id === this.head) return row;
+    }
   }
 
   // Fetches the page of a place, once. The thread may grow meanwhile: then its rows are further down than they were.
