@@ -5,13 +5,14 @@ Providers and frameworks note them in different places. Nothing is estimated: wh
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Any
 
 import msgspec
 
-from backtrail import message_shapes
-from backtrail.render.agent_turns import Tokens
+from backtrail import message_shapes, transcript_lines
+from backtrail.render.agent_turns import Tokens, tokens_of_lines
 
 _MAX = 1 << 53  # beyond that, a number is no count
 _USAGE = ("usage", "usage_metadata", "usageMetadata", "token_usage", "tokens", "last_token_usage")
@@ -39,6 +40,15 @@ def facts_of(message: Any) -> MessageFacts:
         return MessageFacts()
     levels = _levels(message)
     return MessageFacts(_model(levels), _tokens(levels), _cost(levels), _time(levels))
+
+
+def tokens_of(messages: Sequence[Any]) -> Tokens | None:
+    """The tokens of all requests that some messages tell of. Lines of a transcript may tell of one several times."""
+    lines = [one for one in messages if type(one) is dict and transcript_lines.agent_of(one) is not None]
+    others = [one for one in messages if type(one) is not dict or transcript_lines.agent_of(one) is None]
+    found = [tokens_of_lines(lines), *(facts_of(one).tokens for one in others)]
+    counted = [tokens for tokens in found if tokens is not None]
+    return sum(counted, Tokens()) if counted else None
 
 
 def _levels(message: dict[Any, Any]) -> list[dict[Any, Any]]:

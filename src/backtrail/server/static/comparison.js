@@ -17,7 +17,7 @@ export async function drawComparison(view, app, signal) {
     `${side.thread} step ${side.checkpoint.step}`);
   const parted = found.ancestor ? `both go on from step ${found.ancestor.step}` : "they have no checkpoint in common";
   const title = h("p", { class: "hint" }, link(found.left), " and ", link(found.right), `: ${parted}. `,
-    `${plural(found.same, "message")} are the same.`);
+    `${plural(found.same, "message is", "messages are")} the same.`);
   view.replaceChildren(title,
     found.key ? section("Conversation", h("div", { class: "sides" }, column(found.left, link), column(found.right, link))) : "",
     section(`State: ${plural(found.total, "change")}`, h("ul", { class: "changes" }, changeItems(found.changes),

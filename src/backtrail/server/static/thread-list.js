@@ -149,10 +149,10 @@ export class ThreadList {
   item(info, i) {
     const cut = info.id.lastIndexOf("/") + 1;
     const prefix = cut > 1 ? h("span", { class: "prefix" }, info.id.slice(0, cut)) : null;
-    const kind = info.kind === "thread" ? "" : ` · ${info.kind}`;
+    const kind = info.kind === "thread" ? "" : ` · ${[info.kind, info.status].filter(Boolean).join(", ")}`;
     const marks = [
       info.damage ? h("span", { class: "damaged", title: info.damage }, "damaged") : null,
-      info.failed ? h("span", { class: "failure" }, "failed") : null, info.waiting ? h("span", { class: "tag" }, "waiting") : null,
+      info.failed ? h("span", { class: "failure" }, "failed") : null, info.status === "waiting" ? h("span", { class: "tag" }, "waiting") : null,
       info.label ? h("span", { class: "label" }, info.label) : null,
     ].filter(Boolean);
     const node = h("li", { class: "place" },
