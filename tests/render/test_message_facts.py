@@ -100,6 +100,6 @@ def test_a_request_that_several_lines_of_a_transcript_tell_of_is_counted_once() 
         return {"type": "assistant", "sessionId": "s", "uuid": f"{id}-{output}", "requestId": id, "message": message}
 
     lines = [line("a", 1), line("a", 20), line("b", 30)]
-    assert tokens_of(lines) == Tokens(200, 0, 50)
+    assert tokens_of(lines, [facts_of(one) for one in lines]) == Tokens(200, 0, 50)
     assert turns_of([{"role": "user", "content": "go"}, *lines])[0].tokens == Tokens(200, 0, 50)
-    assert tokens_of([{"role": "user", "content": "go"}]) is None
+    assert tokens_of([{"role": "user"}], [facts_of({"role": "user"})]) is None

@@ -133,7 +133,7 @@ def _last_items(thread: Thread[Any], checkpoint: Checkpoint, part: Part, first: 
         tuple(dict.fromkeys([*called.values(), *(result.name for result in results if result.name)])),
         tuple(result.id for result in results if not result.name and result.id not in called),
         next((fact.model for fact in reversed(facts) if fact.model), None),
-        tokens_of(added),
+        tokens_of(added, facts),
         sum(costs) if costs else None,
     )
 

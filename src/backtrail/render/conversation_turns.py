@@ -84,7 +84,7 @@ def _turn(messages: Sequence[Any], start: int, stop: int) -> ConversationTurn:
         short_text(said[-1], _TEXT) if said else "",
         _tools([(call.name, call.id in failures) for message in parsed for call in message.calls]),
         len(failures) or sum(result.failed for message in parsed for result in message.results),
-        tokens_of(messages[start:stop]),
+        tokens_of(messages[start:stop], facts),
         sum(costs) if costs else None,
         next((fact.model for fact in reversed(facts) if fact.model), None),
         times[0] if times else None,

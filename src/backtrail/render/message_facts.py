@@ -42,11 +42,16 @@ def facts_of(message: Any) -> MessageFacts:
     return MessageFacts(_model(levels), _tokens(levels), _cost(levels), _time(levels))
 
 
-def tokens_of(messages: Sequence[Any]) -> Tokens | None:
+def tokens_of(messages: Sequence[Any], facts: Sequence[MessageFacts]) -> Tokens | None:
     """The tokens of all requests that some messages tell of. Lines of a transcript may tell of one several times."""
-    lines = [one for one in messages if type(one) is dict and transcript_lines.agent_of(one) is not None]
-    others = [one for one in messages if type(one) is not dict or transcript_lines.agent_of(one) is None]
-    found = [tokens_of_lines(lines), *(facts_of(one).tokens for one in others)]
+    lines: list[dict[Any, Any]] = []
+    found: list[Tokens | None] = []
+    for message, fact in zip(messages, facts, strict=True):
+        if type(message) is dict and transcript_lines.agent_of(message) is not None:
+            lines.append(message)
+        else:
+            found.append(fact.tokens)
+    found.append(tokens_of_lines(lines) if lines else None)
     counted = [tokens for tokens in found if tokens is not None]
     return sum(counted, Tokens()) if counted else None
 

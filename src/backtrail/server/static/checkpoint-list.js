@@ -8,6 +8,9 @@ import { $, attempt, h } from "./dom.js";
 
 const PAGE_SIZE = 60;
 const KEPT = 2000; // rows in memory
+const AT_ONCE = 2; // pages that are asked for at a time
+
+const pageOf = (place) => Math.floor(place / PAGE_SIZE);
 
 export class CheckpointList {
   constructor(onSelect) {
@@ -139,7 +142,7 @@ export class CheckpointList {
 
   // Fetches the page of a place, once. The thread may grow meanwhile: then its rows are further down than they were.
   fetchPlace(place) {
-    const page = Math.floor(place / PAGE_SIZE);
+    const page = pageOf(place);
     if (!this.asked.has(page)) this.asked.set(page, this.fetchPage(page).finally(() => this.asked.delete(page)));
     return this.asked.get(page);
   }
@@ -222,13 +225,24 @@ export class CheckpointList {
     const nodes = [];
     for (let i = first; i < last; i++) {
       const row = this.rows.get(this.total - 1 - i);
-      if (!row) attempt(() => this.fetchPlace(this.total - 1 - i));
       nodes.push(row ? this.node(row, i) : blankRow(i));
     }
     this.sheet.replaceChildren(...nodes);
+    this.fill();
     const at = this.place === undefined ? -1 : this.total - 1 - this.place;
     if (at >= first && at < last) this.box.setAttribute("aria-activedescendant", `row-${this.place}`);
     else this.box.removeAttribute("aria-activedescendant");
+  }
+
+  // Asks for what is in sight and missing, a page or two at a time: whoever scrolls through a long history waits for the
+  // pages where they stop, and not for all that they passed.
+  fill() {
+    const [first, last] = this.visible();
+    for (let i = first; i < last && this.asked.size < AT_ONCE; i++) {
+      const place = this.total - 1 - i;
+      if (this.rows.has(place) || this.asked.has(pageOf(place))) continue;
+      attempt(() => this.fetchPlace(place).then(() => { if (this.rows.has(place)) this.fill(); }));
+    }
   }
 
   node(row, i) {

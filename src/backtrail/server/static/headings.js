@@ -62,7 +62,7 @@ function usage({ model, tokens, cost, seconds }) {
   const sum = costOf({ by_model: tokens ? { [model ?? ""]: tokens } : {}, cost });
   return [
     model, tokens ? `${count(tokens.input)} → ${count(tokens.output)} tokens` : null, sum !== null ? money(sum) : null,
-    seconds ? `took ${duration(seconds)}` : null,
+    seconds ? `${duration(seconds)} after the step before` : null,
   ].filter(Boolean);
 }
 
