@@ -1,6 +1,6 @@
-// The inspector: shows the place that the address names, keeps both in step, and follows a live thread.
+// The inspector: shows the place that the address names, and keeps both in step.
 
-import { filterOf, fragmentOf, hasCode, linkTo, misunderstood, readAddress, setAddress } from "./address.js";
+import { filterOf, fragmentOf, hasCode, isPage, linkTo, misunderstood, readAddress, setAddress } from "./address.js";
 import { Actions } from "./actions.js";
 import { get, listen } from "./api.js";
 import { CheckpointList } from "./checkpoint-list.js";
@@ -14,6 +14,7 @@ import { FindInThread } from "./find-in-thread.js";
 import { drawFacts, drawHeading, drawTabs } from "./headings.js";
 import { drawHealth } from "./health.js";
 import { bindKeys } from "./keys.js";
+import { LiveThread } from "./live.js";
 import { drawChart } from "./chart.js";
 import { drawRun } from "./run.js";
 import { drawSearch } from "./search.js";
@@ -48,8 +49,9 @@ app.conversation = new Conversation($("view"), {
   step: (message) => fragmentOf({ thread: app.place.thread, at: message.step.id, message: message.index }),
   edit: (message) => app.actions.editMessage(message),
 });
+const live = new LiveThread(app);
 app.rows.onForks = () => drawHeading(app);
-app.rows.onLayout = () => follow();
+app.rows.onLayout = () => live.follow();
 
 // -- places -----------------------------------------------------------------------------------------------------------
 
@@ -64,8 +66,6 @@ function note(changes) {
   app.place = { ...app.place, ...changes };
   setAddress(app.place, { replace: true });
 }
-
-const isPage = (place) => Boolean(place.page || place.search?.includes("text:"));
 
 // The head is the place without a checkpoint: it is followed.
 function goToRow(row, how = {}) {
@@ -274,7 +274,7 @@ function showPane(name) {
   $("back").hidden = name === "threads";
 }
 
-// -- a live thread ----------------------------------------------------------------------------------------------------
+// -- changes ----------------------------------------------------------------------------------------------------------
 
 // After a change of our own: everything is asked for again, and what is shown stays.
 async function refresh() {
@@ -287,72 +287,15 @@ async function refresh() {
   showList();
 }
 
-// One refresh at a time; events that come meanwhile are answered by one more.
-let busy = false, again = false, charted = 0;
-async function follow() {
-  again = true;
-  if (busy) return;
-  busy = true;
-  while (again) {
-    again = false;
-    await attempt(followOnce);
-    await new Promise((done) => setTimeout(done, 300));
-  }
-  busy = false;
-}
-
-async function followOnce() {
-  const { thread } = app.place;
-  await app.rows.refresh();
-  if (app.place.thread !== thread || !app.row) return;
-  drawHeading(app);
-  if (performance.now() - charted > 5000) {
-    charted = performance.now();
-    attempt(() => drawChart(app));
-  }
-  if (app.place.list === "turns") await app.turns.refresh();
-  else app.turns.forget();
-  await app.kept.refresh();
-  const head = await app.rows.fetchHead();
-  await app.done; // what is being drawn comes first, and is then followed
-  // The reader may have gone elsewhere meanwhile, and from here on nothing waits.
-  const { place } = app;
-  if (place.thread !== thread || !app.row || isPage(place)) return;
-  const row = place.at ? app.rows.find(app.row.id) : head;
-  if (!row) return;
-  const other = row.id !== app.row.id;
-  app.row = row;
-  if (other) app.rows.selectRow(row, { quiet: true });
-  drawFacts(app);
-  if (place.at) showNewer();
-  if (app.drawn !== row.id) await drawNewer(row);
-}
-
-// The same tab for another checkpoint: what is open stays open, and the reader where they are.
-async function drawNewer(row) {
-  const { signal } = app.drawing;
-  if (app.view !== "conversation" || !(await app.conversation.follow(row).catch(() => false))) {
-    if (!signal.aborted) drawView({ keep: true });
-  } else if (!signal.aborted) app.drawn = row.id;
-}
-
-// A button that leads to the head says how many checkpoints came since the reader is here.
-function showNewer() {
-  const more = app.rows.total - app.seen;
-  if (more <= 0) return;
-  $("newer").textContent = `${more} new ↑`;
-  $("newer").hidden = false;
-}
-
 function onEvent(name, data) {
   if (name === "hello") { // also after the connection was lost: something may have been missed
-    if (app.row) follow();
+    if (app.row) live.follow();
     return app.threads.load();
   }
   app.threads.update(data.changed, data.gone);
   const { thread } = app.place;
   if (data.gone.includes(thread)) return closeThread(`The thread ${thread} was deleted.`);
-  return data.changed.some((info) => info.id === thread) ? follow() : undefined;
+  return data.changed.some((info) => info.id === thread) ? live.follow() : undefined;
 }
 
 function showConnection(state) {
@@ -366,7 +309,7 @@ function showConnection(state) {
 bindKeys(app);
 $("newer").addEventListener("click", async () => {
   await go({ at: null, message: null });
-  follow(); // the newest may be newer than this page knows
+  live.follow(); // the newest may be newer than this page knows
 });
 $("as-steps").addEventListener("click", () => go({ list: null }));
 $("as-turns").addEventListener("click", () => go({ list: "turns" }));
