@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 
+from backtrail.render.agent_turns import Tokens
 from backtrail.render.conversation_turns import turns_of
-from backtrail.render.message_facts import facts_of
+from backtrail.render.message_facts import facts_of, tokens_of
 
 MESSAGES: dict[str, tuple[dict[str, Any], tuple[int, int, int]]] = {
     "anthropic": (
@@ -90,3 +91,15 @@ def test_turns_begin_where_a_person_speaks() -> None:
     assert [(turn.start, turn.stop, turn.prompt) for turn in turns] == [(0, 1, ""), (1, 4, "a"), (4, 5, "b")]
     assert [tool.name for tool in turns[1].tools] == ["bash"]
     assert turns_of([]) == []
+
+
+def test_a_request_that_several_lines_of_a_transcript_tell_of_is_counted_once() -> None:
+    def line(id: str, output: int) -> dict[str, Any]:
+        usage = {"input_tokens": 100, "output_tokens": output}
+        message = {"id": id, "role": "assistant", "content": [{"type": "text", "text": "…"}], "usage": usage}
+        return {"type": "assistant", "sessionId": "s", "uuid": f"{id}-{output}", "requestId": id, "message": message}
+
+    lines = [line("a", 1), line("a", 20), line("b", 30)]
+    assert tokens_of(lines, [facts_of(one) for one in lines]) == Tokens(200, 0, 50)
+    assert turns_of([{"role": "user", "content": "go"}, *lines])[0].tokens == Tokens(200, 0, 50)
+    assert tokens_of([{"role": "user"}], [facts_of({"role": "user"})]) is None

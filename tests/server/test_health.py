@@ -41,3 +41,13 @@ def test_the_janitor_of_another_process_is_shown_with_what_it_freed(tmp_path: Pa
         assert "backtrail_janitor_freed_checkpoints 4\n" in text
         assert [thread["id"] for thread in served.get("threads")["threads"]] == ["t"]
         assert served.get("health")["stats"]["threads"] == 1
+
+
+def test_the_growth_is_watched_while_a_page_is_open(tmp_path: Path) -> None:
+    with backtrail.open(tmp_path / "s.db") as store, inspector(store) as served:
+        with served.client.stream("GET", "/api/v1/events") as events:
+            assert next(events.iter_lines()) == "event: hello"
+        before = time.time()
+        (figure,) = served.get("health")["growth"]
+        assert figure[0] <= before, "it was kept by the page that is told of changes, not by this request"
+        assert figure[1] > 0

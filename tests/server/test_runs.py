@@ -70,3 +70,12 @@ def test_a_failed_run_is_made_ready_again_and_a_run_forked_before_a_step(runs: I
     made = runs.post("fork_run", thread="pay", step="look", to="again")
     assert made["thread"]["id"] == "again"
     assert runs.get("run", thread="again")["steps"] == []
+
+
+def test_the_list_of_threads_says_how_runs_stand(runs: Inspector) -> None:
+    rows = {row["id"]: row for row in runs.get("threads", describe=True)["threads"]}
+    assert (rows["pay"]["status"], rows["pay"]["title"], rows["pay"]["failed"]) == ("waiting", "pay the bill", False)
+    assert (rows["broken"]["status"], rows["broken"]["failed"]) == ("failed", True)
+    assert rows["plain"]["status"] is None
+    assert [row["id"] for row in runs.get("threads", failed=True)["threads"]] == ["broken"]
+    assert runs.get("health")["pending"] == 1

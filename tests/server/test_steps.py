@@ -124,3 +124,20 @@ def test_the_turns_of_a_thread_that_changes_are_those_of_one_that_is_read_anew(s
     same()
     talk.rewind(2)
     same()
+
+
+def test_a_step_has_the_model_the_tokens_and_the_time_of_what_it_added(served: Inspector) -> None:
+    thread: backtrail.Thread[Any] = served.store.thread("costly")
+    thread.append("messages", [{"role": "user", "content": "go"}])
+    usage = {"input_tokens": 100, "output_tokens": 20, "cache_read_input_tokens": 5}
+    said = {"role": "assistant", "content": "…", "model": "m-1", "usage": usage, "cost": 0.25}
+    thread.append("messages", [said, said])
+    thread.append("messages", [said] * 50)
+    many, two, first = served.get("history", thread="costly")["rows"]
+    assert (first["model"], first["tokens"], first["cost"], first["seconds"]) == (None, None, None, None)
+    assert (two["model"], two["cost"]) == ("m-1", 0.5)
+    assert two["tokens"] == {"input": 210, "cached": 10, "output": 40}
+    assert 0 <= two["seconds"] < 60
+    assert (many["model"], many["tokens"], many["cost"]) == (None, None, None), "a sum of some of them would be wrong"
+    (kept,) = served.get("steps", thread="costly", role="user")["rows"]
+    assert kept["seconds"] is None

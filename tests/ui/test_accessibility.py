@@ -24,6 +24,7 @@ PLACES = {
     "comparison": f"{T}&view=compare&with=api%2Frate-limiter-redis",
     "find": f"{T}&find=bucket",
     "filter": f"{T}&role=tool",
+    "files": "thread=project&view=files&path=src%2Fapp.py",
     "run": "thread=runs%2Fpay",
     "search": "search=text:bucket",
     "health": "page=health",
@@ -45,9 +46,16 @@ def _pay(run: backtrail.Run) -> object:
 
 
 @pytest.fixture(scope="module")
-def agents() -> Iterator[Inspector]:
+def agents(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Inspector]:
+    root = tmp_path_factory.mktemp("project")
+    (root / "src").mkdir()
     with backtrail.open("memory:") as store:
         build_agent_store(store)
+        for number in range(2):
+            (root / "src" / "app.py").write_text(f"def main() -> int:\n    return {number}\n")
+            store.thread("project").append(
+                "messages", [{"role": "user", "content": f"return {number}"}], files=store.workspace(root)
+            )
         with pytest.raises(backtrail.Suspended), store.run("runs/pay", task="pay the bill") as run:
             _pay(run)
         with inspector(store) as running:
@@ -60,7 +68,10 @@ def _open(browser: Any, served: Inspector, fragment: str, **options: Any) -> Any
     page = context.new_page()
     page.goto(f"{served.link()}&{fragment}")
     expect(page.locator(".thread").first).to_be_attached()
-    page.wait_for_timeout(700)
+    if fragment:
+        expect(page.locator("#page > *" if "thread=" not in fragment else "#view > *").first).to_be_attached()
+        expect(page.get_by_text("looking …")).to_have_count(0)
+    page.wait_for_timeout(400)  # until what is around it has come: the chart, the forks
     page.evaluate("document.querySelectorAll('#view details.call').forEach((node) => { node.open = true; })")
     return page
 
@@ -106,6 +117,19 @@ def test_axe_finds_nothing_in_a_dialog(browser: Any, agents: Inspector, key: str
     box = page.get_by_role("dialog").bounding_box()
     assert box["x"] >= 0
     assert box["x"] + box["width"] <= width
+    page.context.close()
+    assert not problems
+
+
+def test_axe_finds_nothing_where_a_message_is_edited_or_a_thread_deleted(browser: Any, agents: Inspector) -> None:
+    page = _open(browser, agents, T)
+    page.get_by_role("button", name="Delete").click()
+    problems = _problems(page)
+    page.keyboard.press("Escape")
+    page.locator(".message").last.hover()
+    page.locator(".message").last.get_by_role("button", name="Edit").click()
+    expect(page.get_by_label("The value, as JSON")).to_be_visible()
+    problems += _problems(page)
     page.context.close()
     assert not problems
 

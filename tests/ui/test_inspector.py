@@ -13,7 +13,7 @@ from playwright.sync_api import expect
 import backtrail
 from fix_inspector import Inspector, inspector
 
-from .conftest import PICTURES, Open
+from .conftest import Open
 
 TALK = "team/talk"
 
@@ -282,83 +282,6 @@ def test_read_only_offers_nothing_that_changes(open_page: Open) -> None:
             page.keyboard.press("f")
             expect(page.get_by_role("dialog")).to_have_count(0)
             expect(page.get_by_role("button", name="Export")).to_be_enabled()
-
-
-def test_files_are_shown_and_restored_with_the_conversation(open_page: Open, tmp_path: Path) -> None:
-    file = tmp_path / "app.py"
-    file.write_text("import this\n<b>bold</b>\n")
-    with backtrail.open("memory:") as store:
-        workspace = store.workspace(tmp_path, cache=False)
-        thread: backtrail.Thread[Any] = store.thread("coder")
-        thread.save({"messages": []}, files=workspace)
-        thread.append("messages", [{"role": "user", "content": "change it"}])
-        file.write_text("import that\n<b>bold</b>\n")
-        (tmp_path / "new.py").write_text("x = 1\n")
-        thread.append("messages", [{"role": "assistant", "content": "changed"}], files=workspace)
-        (tmp_path / ".backtrailignore").write_text("*.log\n")
-        (tmp_path / "x<i>.log").write_text("ignored\n")
-        with inspector(store) as served:
-            page = open_page(served)
-            _choose(page, "coder")
-            page.get_by_role("tab", name="Files").click()
-            expect(page.locator(".changes .change")).to_have_count(2)
-            expect(page.locator("#view")).to_contain_text("2 files changed since step 1")
-            expect(page.locator(".lines ins").first).to_have_text("+import that")
-            expect(page.locator("#view")).to_contain_text("<b>bold</b>")
-            page.keyboard.press("j")
-            expect(page.get_by_role("tab", name="Files")).to_have_count(0)
-            page.keyboard.press("j")
-            page.keyboard.press("r")
-            dialog = page.get_by_role("dialog")
-            expect(dialog).to_contain_text("1 file will change; 2 files will be removed, and come back with undo.")
-            expect(dialog).to_contain_text("− new.py")
-            expect(dialog).to_contain_text("− .backtrailignore in no snapshot yet, kept in a safety snapshot")
-            dialog.get_by_text("1 file will be kept").click()
-            expect(dialog).to_contain_text("x<i>.log ignored by rule")
-            PICTURES.mkdir(parents=True, exist_ok=True)
-            page.screenshot(path=PICTURES / "rewind-files.png")
-            dialog.get_by_label("Keep files that no snapshot holds").check()
-            expect(dialog).to_contain_text("1 file will change; 1 file will be removed")
-            dialog.get_by_text("2 files will be kept").click()
-            expect(dialog).to_contain_text(".backtrailignore in no snapshot")
-            dialog.get_by_label("Restore the directory as well").uncheck()
-            expect(dialog.get_by_text("will be removed")).to_be_hidden()
-            dialog.get_by_label("Restore the directory as well").check()
-            dialog.get_by_label("Keep files that no snapshot holds").uncheck()
-            expect(dialog).to_contain_text("2 files will be removed")
-            page.locator("dialog .primary").click()
-            expect(page.locator(".toast")).to_contain_text("1 file changed, 2 files removed, 1 file kept")
-            expect(page.locator("#facts .badge")).to_have_text("head")
-            assert file.read_text() == "import this\n<b>bold</b>\n"
-            assert not (tmp_path / "new.py").exists()
-            page.locator("#toasts").get_by_role("button", name="Undo").click()
-            expect(page.get_by_role("dialog")).to_contain_text("3 files will change")
-            page.locator("dialog .primary").click()
-            expect(page.locator("#facts .step")).to_have_text("Step 3")
-    assert file.read_text() == "import that\n<b>bold</b>\n"
-    assert (tmp_path / "new.py").exists()
-
-
-def test_files_of_a_store_from_elsewhere_are_shown_and_not_restored(open_page: Open, tmp_path: Path) -> None:
-    root = tmp_path / "project"
-    root.mkdir()
-    with backtrail.open(tmp_path / "theirs.db") as store:
-        for number in range(2):
-            (root / "app.py").write_text(f"{number}\n")
-            store.thread("coder").save({"messages": [], "n": number}, files=store.workspace(root))
-    (tmp_path / "theirs.db").rename(tmp_path / "ours.db")
-    with backtrail.open(tmp_path / "ours.db") as store, inspector(store) as served:
-        page = open_page(served)
-        _choose(page, "coder")
-        page.get_by_role("tab", name="Files").click()
-        expect(page.locator("#view")).to_contain_text("1 file changed since step 1.")
-        page.keyboard.press("j")
-        page.keyboard.press("r")
-        expect(page.get_by_role("dialog")).to_contain_text("A store never chooses a directory")
-        expect(page.get_by_role("checkbox")).to_have_count(0)
-        page.locator("dialog .primary").click()
-        expect(page.locator("#facts .badge")).to_have_text("head")
-    assert (root / "app.py").read_text() == "1\n"
 
 
 def test_a_checkpoint_is_downloaded(served: Inspector, open_page: Open, tmp_path: Path) -> None:

@@ -135,6 +135,75 @@ def test_a_live_thread_with_an_old_step_chosen_asks_for_little(open_page: Open) 
             expect(page.locator("#facts .badge")).to_have_text("head")
 
 
+class _Held:
+    """Answers of the server that reach the page when they are released, and not before."""
+
+    def __init__(self, page: Any, requests: str) -> None:
+        self._page = page
+        self._answers: list[tuple[Any, Any]] | None = []
+        page.route(requests, self._take)
+
+    def _take(self, route: Any) -> None:
+        if self._answers is None:
+            route.continue_()
+        else:
+            self._answers.append((route, route.fetch()))
+
+    def wait(self) -> None:
+        """Returns when there is one."""
+        until = time.monotonic() + 30
+        while not self._answers:
+            assert time.monotonic() < until
+            self._page.wait_for_timeout(20)
+
+    def release(self) -> None:
+        answers, self._answers = self._answers or [], None
+        for route, response in answers:
+            route.fulfill(response=response)
+
+
+def test_a_step_that_is_saved_while_the_reader_goes_to_the_newest_is_followed(
+    served: Inspector, open_page: Open
+) -> None:
+    thread = _long(served)
+    page = open_page(served)
+    _choose(page, "long")
+    page.keyboard.press("G")
+    expect(page.locator("#facts .step")).to_have_text("Step 1")
+    thread.append("messages", [{"role": "assistant", "content": "the first news"}])
+    expect(page.locator("#newer")).to_have_text("1 new ↑")
+    held = _Held(page, "**/history?*")
+    thread.append("messages", [{"role": "assistant", "content": "the last news"}])
+    held.wait()
+    page.locator("#newer").click()  # the page knows of the first news only
+    expect(page.locator("#facts .step")).to_have_text("Step 61")
+    held.release()
+    expect(page.locator("#facts .step")).to_have_text("Step 62")
+    expect(page.locator("#facts .badge")).to_have_text("head")
+    expect(page.locator(".message").last).to_contain_text("the last news")
+    expect(page.locator("#newer")).to_be_hidden()
+
+
+def test_a_page_of_the_history_that_comes_late_does_not_take_the_head_back(served: Inspector, open_page: Open) -> None:
+    thread = _long(served, 400)
+    page = open_page(served)
+    _choose(page, "long")
+    expect(page.locator("#facts .step")).to_have_text("Step 400")
+    held = _Held(page, "**/history?*start=2*")
+    page.locator("#rows").evaluate("node => { node.scrollTop = 54 * 260; }")
+    held.wait()
+    thread.append("messages", [{"role": "assistant", "content": "the news"}])
+    expect(page.locator("#facts .step")).to_have_text("Step 401")
+    held.release()
+    expect(page.locator("#rows .row:not(.blank)").first).to_be_visible()
+    expect(page.locator("#rows .blank")).to_have_count(0)
+    expect(page.locator("#facts .badge")).to_have_text("head")
+    expect(page.locator("#rows")).to_have_attribute("aria-rowcount", "401")
+    page.locator("#rows").focus()
+    page.keyboard.press("Home")
+    expect(page.locator("#facts .step")).to_have_text("Step 401")
+
+
 def test_the_focus_of_the_history_and_of_a_thread_can_be_seen(served: Inspector, open_page: Open) -> None:
     page = open_page(served)
     _choose(page)

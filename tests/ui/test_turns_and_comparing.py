@@ -61,6 +61,8 @@ def test_a_turn_costs_what_the_readers_own_prices_say(agents: Inspector, open_pa
     page.go_back()
     _choose(page, LIMITER)
     page.reload()
+    expect(page.locator("#facts")).to_contain_text("claude-sonnet-4 · 2,100 → 180 tokens · $")
+    expect(page.locator(".message .facts", has_text="$").first).to_be_visible()
     page.get_by_role("button", name="Turns").click()
     expect(page.locator(".totals")).to_contain_text("$")
 

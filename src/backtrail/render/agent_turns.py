@@ -119,7 +119,7 @@ def read_turn(lines: Sequence[Any]) -> AgentTurn:
         said[-1] if said else "",
         _tools(parsed),
         tuple(error for error in map(_error, own) if error),
-        _tokens(own),
+        tokens_of_lines(own),
         _duration(own, start, [line for line, message in read if message.role in ("assistant", "tool")]),
         start,
         next((model for model in map(_model, reversed(own)) if model), None),
@@ -193,7 +193,7 @@ def _ended_at(line: Line) -> datetime | None:
     return transcript_lines.written_at(line)
 
 
-def _tokens(lines: list[Line]) -> Tokens | None:
+def tokens_of_lines(lines: Sequence[Line]) -> Tokens | None:
     """The tokens of all requests. A request may be counted in several lines, of which the last is right."""
     requests: dict[Any, Tokens] = {}
     older: list[Tokens] = []  # Codex before it had a line for each request

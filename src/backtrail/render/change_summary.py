@@ -11,7 +11,9 @@ import msgspec
 
 from backtrail import BacktrailError, Checkpoint, Corrupt, Hole, Outline, OverBudget, Thread
 from backtrail.model import Part
+from backtrail.render.agent_turns import Tokens
 from backtrail.render.jsonable import short_text
+from backtrail.render.message_facts import facts_of, tokens_of
 from backtrail.render.message_parser import ParsedMessage, is_message, parse_message
 
 _PREVIEW_WIDTH = 160
@@ -22,7 +24,8 @@ _LOOKED_AT = 20  # messages that one step added, from the newest on
 class ChangeSummary(msgspec.Struct, frozen=True):
     """`text`: the change in a few words; `preview`: the start of the newest message; `role`: its role; `failed`: one of
     the newest messages is the result of a tool that failed. `roles` and `tools`: of all of the newest messages;
-    `unnamed`: the ids of those calls whose results do not name their tool."""
+    `unnamed`: the ids of those calls whose results do not name their tool. `model`, `tokens` and `cost` are what all
+    messages that were added say; they are None if there are none, or too many to be read."""
 
     text: str
     preview: str = ""
@@ -31,6 +34,9 @@ class ChangeSummary(msgspec.Struct, frozen=True):
     roles: tuple[str, ...] = ()
     tools: tuple[str, ...] = ()
     unnamed: tuple[str, ...] = ()
+    model: str | None = None
+    tokens: Tokens | None = None
+    cost: float | None = None
 
 
 def summarize(thread: Thread[Any], checkpoint: Checkpoint, outlines: dict[str, Outline] | None = None) -> ChangeSummary:
@@ -115,6 +121,9 @@ def _last_items(thread: Thread[Any], checkpoint: Checkpoint, part: Part, first: 
     shown = next((message for message in reversed(messages) if not message.bookkeeping), messages[-1])
     results = [result for message in messages for result in message.results]
     called = {call.id: call.name for message in messages for call in message.calls}
+    added = [one.value for one in found.parts] if start == first else []
+    facts = [facts_of(message) for message in added]
+    costs = [fact.cost for fact in facts if fact.cost is not None]
     return ChangeSummary(
         "",
         message_preview(shown),
@@ -123,6 +132,9 @@ def _last_items(thread: Thread[Any], checkpoint: Checkpoint, part: Part, first: 
         tuple(dict.fromkeys(role_shown(message) for message in messages if not message.bookkeeping)),
         tuple(dict.fromkeys([*called.values(), *(result.name for result in results if result.name)])),
         tuple(result.id for result in results if not result.name and result.id not in called),
+        next((fact.model for fact in reversed(facts) if fact.model), None),
+        tokens_of(added, facts),
+        sum(costs) if costs else None,
     )
 
 

@@ -19,7 +19,7 @@ from backtrail import message_shapes, transcript_lines
 from backtrail.render.agent_turns import Tokens
 from backtrail.render.change_summary import role_shown
 from backtrail.render.jsonable import short_text
-from backtrail.render.message_facts import facts_of
+from backtrail.render.message_facts import facts_of, tokens_of
 from backtrail.render.message_parser import parse_message
 
 _TEXT = 300  # characters of a prompt or a reply
@@ -75,7 +75,6 @@ def _turn(messages: Sequence[Any], start: int, stop: int) -> ConversationTurn:
     failures = {result.id for message in parsed for result in message.results if result.failed}
     said = [message.text for message in parsed if message.role == "assistant" and message.text]
     times = [fact.at for fact in facts if fact.at is not None]
-    tokens = [fact.tokens for fact in facts if fact.tokens is not None]
     costs = [fact.cost for fact in facts if fact.cost is not None]
     spoken = start < len(messages) and _begins(messages[start])
     return ConversationTurn(
@@ -85,7 +84,7 @@ def _turn(messages: Sequence[Any], start: int, stop: int) -> ConversationTurn:
         short_text(said[-1], _TEXT) if said else "",
         _tools([(call.name, call.id in failures) for message in parsed for call in message.calls]),
         len(failures) or sum(result.failed for message in parsed for result in message.results),
-        sum(tokens, Tokens()) if tokens else None,
+        tokens_of(messages[start:stop], facts),
         sum(costs) if costs else None,
         next((fact.model for fact in reversed(facts) if fact.model), None),
         times[0] if times else None,

@@ -38,7 +38,7 @@ class Graph:
     def __init__(self, checkpoints: Iterable[Checkpoint], head: str | None) -> None:
         known = {c.id: c for c in checkpoints}
         self.head = head
-        self._ids = set(known)
+        self._known = known
         self._trail = {checkpoint.id for checkpoint in ancestry(known, head)}
         self._oldest_first = [*_ordered(known)][::-1]
         self.lanes = 1  #: the number of lanes
@@ -50,7 +50,12 @@ class Graph:
 
     def checkpoints(self) -> dict[str, Checkpoint]:
         """All checkpoints, by id."""
-        return {checkpoint.id: checkpoint for checkpoint in self._oldest_first}
+        return dict(self._known)
+
+    def seconds(self, checkpoint: Checkpoint) -> float | None:
+        """The time since the step before; None if that is not in this graph."""
+        before = self._known.get(checkpoint.parent_id) if checkpoint.parent_id is not None else None
+        return max(0.0, (checkpoint.created_at - before.created_at).total_seconds()) if before is not None else None
 
     def index(self, id: str) -> int | None:
         """The row of a checkpoint, counted from the newest; None if it is not in this graph."""
@@ -72,7 +77,7 @@ class Graph:
     def extend(self, checkpoints: Sequence[Checkpoint]) -> None:
         """Add what was saved after the head, oldest first; the last one is the new head."""
         self._oldest_first += checkpoints
-        self._ids.update(checkpoint.id for checkpoint in checkpoints)
+        self._known.update((checkpoint.id, checkpoint) for checkpoint in checkpoints)
         self._trail.update(checkpoint.id for checkpoint in checkpoints)
         self.head = checkpoints[-1].id
 
@@ -107,7 +112,7 @@ class Graph:
             for joined in joins:
                 if joined not in (0, lane):
                     heapq.heappush(free, joined)
-            parent = checkpoint.parent_id if checkpoint.parent_id in self._ids and lane < MAX_LANES else None
+            parent = checkpoint.parent_id if checkpoint.parent_id in self._known and lane < MAX_LANES else None
             yield lane, checkpoint, joins, passing, parent is not None
             if parent is not None:
                 awaited.setdefault(parent, []).append(lane)

@@ -21,7 +21,7 @@ _POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
 _SCRIPT_POLICY = "; script-src 'sha256-{}'; require-trusted-types-for 'script'; trusted-types 'none'"
 _STYLE = """
 :root { color-scheme: light dark; --line: #ddd6ca; --soft: #6b655b; --code: #f3f0ea; --red: #b3351f; --blue: #2c62b0;
-  --green: #2c7a4b; --violet: #7b4fa3; --amber: #7f5208; --plus: #e5f3ea; --minus: #fbe7e4; --paper: #fff; }
+  --green: #2c7a4b; --violet: #734899; --amber: #7f5208; --plus: #e5f3ea; --minus: #fbe7e4; --paper: #fff; }
 @media (prefers-color-scheme: dark) { :root { --line: #3a362f; --soft: #aba396; --code: #26241f; --red: #f5886f;
   --blue: #85b1ef; --green: #7cc796; --violet: #c3a1e3; --amber: #dfb061; --plus: #1d3226; --minus: #3b2320;
   --paper: #1c1b18; } }

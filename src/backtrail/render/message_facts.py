@@ -5,13 +5,14 @@ Providers and frameworks note them in different places. Nothing is estimated: wh
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Any
 
 import msgspec
 
-from backtrail import message_shapes
-from backtrail.render.agent_turns import Tokens
+from backtrail import message_shapes, transcript_lines
+from backtrail.render.agent_turns import Tokens, tokens_of_lines
 
 _MAX = 1 << 53  # beyond that, a number is no count
 _USAGE = ("usage", "usage_metadata", "usageMetadata", "token_usage", "tokens", "last_token_usage")
@@ -39,6 +40,20 @@ def facts_of(message: Any) -> MessageFacts:
         return MessageFacts()
     levels = _levels(message)
     return MessageFacts(_model(levels), _tokens(levels), _cost(levels), _time(levels))
+
+
+def tokens_of(messages: Sequence[Any], facts: Sequence[MessageFacts]) -> Tokens | None:
+    """The tokens of all requests that some messages tell of. Lines of a transcript may tell of one several times."""
+    lines: list[dict[Any, Any]] = []
+    found: list[Tokens | None] = []
+    for message, fact in zip(messages, facts, strict=True):
+        if type(message) is dict and transcript_lines.agent_of(message) is not None:
+            lines.append(message)
+        else:
+            found.append(fact.tokens)
+    found.append(tokens_of_lines(lines) if lines else None)
+    counted = [tokens for tokens in found if tokens is not None]
+    return sum(counted, Tokens()) if counted else None
 
 
 def _levels(message: dict[Any, Any]) -> list[dict[Any, Any]]:

@@ -25,6 +25,7 @@ from backtrail import (
     NotFound,
     OverBudget,
     Store,
+    ThreadInfo,
     Unavailable,
     __version__,
 )
@@ -83,7 +84,12 @@ def application(
     token = token or secrets.token_urlsafe(32)
     handlers = Handlers(store, name=name, read_only=read_only)
     codes = OneTimeCodes(token)
-    watcher = ThreadWatcher(lambda: store.threads(limit=WATCHED_THREADS, newest_first=True))
+
+    def poll() -> list[ThreadInfo]:
+        handlers.health.watch_size()
+        return store.threads(limit=WATCHED_THREADS, newest_first=True)
+
+    watcher = ThreadWatcher(poll)
     pages = [*_pages(), Route("/open", _open(codes), methods=["POST"])]
     routes = [Route(ROOT + op.path, _endpoint(handlers, op), methods=[op.method]) for op in OPERATIONS]
     routes += [

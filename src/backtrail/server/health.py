@@ -20,6 +20,7 @@ from backtrail.server import responses
 _KEPT_ERRORS = 50
 _KEPT_SIZES = 24 * 60
 _SIZE_SECONDS = 60.0  # between two figures of the growth
+_COUNTED_QUESTIONS = 100
 _FREED = ("threads", "checkpoints", "rows", "blobs", "bytes")
 _PLAIN = re.compile(r"[^a-z0-9_]")
 
@@ -53,29 +54,45 @@ class Health:
         stats: dict[str, Any] = {}
         mirror: dict[str, Any] | None = None
         janitor: responses.JanitorJson | None = None
+        pending = 0
         try:
             stats = self._store.stats(survey=survey)
             mirror = self._mirror()
             janitor = self._janitor()
+            pending = len(self._store.pending(limit=_COUNTED_QUESTIONS))
         except BacktrailError as error:
             problem = str(error)
         seconds = time.perf_counter() - began
+        self._keep_size(stats)
         with self._lock:
-            if "total" in stats and (not self._sizes or time.time() - self._sizes[-1][0] >= _SIZE_SECONDS):
-                self._sizes.append((time.time(), int(stats["total"])))
             growth = [[at, size] for at, size in self._sizes]
         return {
             "healthy": problem is None,
             "problem": problem,
-            "engine": repr(self._store),
+            "engine": repr(self._store).removeprefix("<backtrail.Store ").removesuffix(">"),
             "version": __version__,
             "seconds": seconds,
             "stats": stats,
             "mirror": mirror,
             "janitor": janitor,
+            "pending": pending,
             "growth": growth,
             "errors": list(self.errors.kept),
         }
+
+    def watch_size(self) -> None:
+        """Keep a figure of the growth, if a minute has passed since the last one."""
+        if self._size_is_due():
+            self._keep_size(self._store.stats(survey=False))
+
+    def _size_is_due(self) -> bool:
+        with self._lock:
+            return not self._sizes or time.time() - self._sizes[-1][0] >= _SIZE_SECONDS
+
+    def _keep_size(self, stats: dict[str, Any]) -> None:
+        if "total" in stats and self._size_is_due():
+            with self._lock:
+                self._sizes.append((time.time(), int(stats["total"])))
 
     def _mirror(self) -> dict[str, Any] | None:
         try:
@@ -128,6 +145,7 @@ class Health:
                 lines += _metric("janitor_last_round_seconds", at, "When the janitor's last round ended, since 1970.")
             for name, value in (janitor["freed"] or {}).items():
                 lines += _metric(f"janitor_freed_{name}", value, f"{name} that the janitor's last round freed.")
+        lines += _metric("pending_questions", report["pending"], "Questions of runs that wait for an answer.")
         lines += _metric("logged_errors", len(report["errors"]), "Warnings and errors since the start, 50 at most.")
         return "\n".join(lines) + "\n"
 

@@ -15,7 +15,7 @@ from backtrail.render.json_records import (
     ThreadJson,
 )
 from backtrail.render.turn_details import TurnJson
-from backtrail.server.conversation_responses import MessageJson
+from backtrail.server.conversation_responses import MessageJson, TokensJson
 
 
 class StoreResponse(TypedDict):
@@ -28,14 +28,15 @@ class StoreResponse(TypedDict):
 
 
 class ThreadRowJson(ThreadJson):
-    """A thread in the list. `title`: the beginning of what a user said first; `last`: that of the last message;
-    `label`: of the head; `failed`: the last message is a tool that failed. All of them are empty unless `describe` was
-    requested."""
+    """A thread in the list. `title`: the task of a run, or the beginning of what a user said first; `last`: that of the
+    last message; `label`: of the head; `failed`: the last message is a tool that failed, or the run failed; `status`:
+    of a run. All of them are empty unless `describe` was requested."""
 
     title: str
     last: str
     label: str | None
     failed: bool
+    status: str | None
 
 
 class LoggedErrorJson(TypedDict):
@@ -61,8 +62,8 @@ class JanitorJson(TypedDict):
 
 
 class HealthResponse(TypedDict):
-    """Figures of the store; `mirror` is its status, null without one, and so is `janitor`; `growth` are [seconds since
-    1970, bytes]."""
+    """Figures of the store; `mirror` is its status, null without one, and so is `janitor`; `pending`: questions of
+    runs that wait for an answer, of which about 100 are counted; `growth` are [seconds since 1970, bytes]."""
 
     healthy: bool
     problem: str | None
@@ -72,6 +73,7 @@ class HealthResponse(TypedDict):
     stats: dict[str, Any]
     mirror: dict[str, Any] | None
     janitor: JanitorJson | None
+    pending: int
     growth: list[list[float]]
     errors: list[LoggedErrorJson]
 
@@ -96,7 +98,8 @@ class ThreadResponse(TypedDict):
 class HistoryRowJson(CheckpointJson):
     """A checkpoint as a row of the graph: its lane, the lanes that join it from above, the lanes that pass by, and if a
     line leaves it downwards (`open`). `added` summarizes its changes; `preview` and `role` show its newest message;
-    `failed`: a tool failed in it."""
+    `failed`: a tool failed in it. `model`, `tokens` and `cost` are those of its messages, `seconds` is the time since
+    the step before; what is not known is null."""
 
     lane: int
     joins: list[int]
@@ -107,6 +110,10 @@ class HistoryRowJson(CheckpointJson):
     preview: str
     role: str
     failed: bool
+    model: str | None
+    tokens: TokensJson | None
+    cost: float | None
+    seconds: float | None
 
 
 class HistoryResponse(TypedDict):

@@ -9,6 +9,8 @@ from __future__ import annotations
 import threading
 from typing import Any
 
+import msgspec
+
 from backtrail import Checkpoint, Outline, Store, Thread
 from backtrail.lru import LRU
 from backtrail.render.change_summary import ChangeSummary, summarize
@@ -49,7 +51,7 @@ class StepList:
             "total": total,
             "start": start,
             "lanes": lanes,
-            "rows": [self._row(handle, row, outlines) for row in rows],
+            "rows": [self._row(handle, row, outlines, graph.seconds(row.checkpoint)) for row in rows],
         }
 
     def filtered(self, request: requests.StepsRequest) -> responses.StepsResponse:
@@ -76,7 +78,7 @@ class StepList:
                 if not wanted.fits(handle, checkpoint, self._summary(handle, checkpoint, outlines)):
                     continue
             row = GraphRow(checkpoint, 0, (), (), False, checkpoint.id in trail)
-            rows.append({**self._row(handle, row, outlines), "place": place})
+            rows.append({**self._row(handle, row, outlines, graph.seconds(checkpoint)), "place": place})
         below = place if place > request.above else None
         return {"thread": thread_json(info), "layout": layout, "total": total, "below": below, "rows": rows}
 
@@ -96,7 +98,9 @@ class StepList:
                 self._summaries.put(key, change)
         return change
 
-    def _row(self, handle: Thread[Any], row: GraphRow, outlines: dict[str, Outline]) -> responses.HistoryRowJson:
+    def _row(
+        self, handle: Thread[Any], row: GraphRow, outlines: dict[str, Outline], seconds: float | None
+    ) -> responses.HistoryRowJson:
         change = self._summary(handle, row.checkpoint, outlines)
         return {
             **checkpoint_json(row.checkpoint),
@@ -109,6 +113,10 @@ class StepList:
             "preview": change.preview,
             "role": change.role,
             "failed": change.failed,
+            "model": change.model,
+            "tokens": msgspec.to_builtins(change.tokens),
+            "cost": change.cost,
+            "seconds": seconds,
         }
 
 

@@ -40,6 +40,7 @@ class Description(msgspec.Struct, frozen=True):
     label: str | None = None
     tags: tuple[str, ...] = ()
     failed: bool = False
+    status: str | None = None
 
 
 class ThreadListing:
@@ -105,6 +106,7 @@ class ThreadListing:
             "last": found.last,
             "label": found.label,
             "failed": found.failed,
+            "status": found.status,
         }
 
     def describe(self, info: ThreadInfo) -> Description:
@@ -125,21 +127,24 @@ class ThreadListing:
         thread = self._store.thread(info.id)
         head: Checkpoint = thread.get(info.head, salvage=True)
         outline = thread.outline(at=head, salvage=True)
+        about = {part.name: part.value for part in outline.parts if part.known} if info.kind == "run" else {}
+        status = about["status"] if isinstance(about.get("status"), str) else None
+        task = about["task"] if isinstance(about.get("task"), str) else ""
+        plain = Description(short_text(task, _TITLE), "", head.label, head.tags, status == "failed", status)
         key = conversation_key(outline)
         count = next((part.count or 0 for part in outline.parts if part.name == key), 0) if key is not None else 0
         if key is None or not count:
-            return Description("", "", head.label, head.tags)
+            return plain
         first = [part.value for part in thread.outline([key], at=head, start=0, stop=_OPENING, salvage=True).parts]
         last = [part.value for part in thread.outline([key], at=head, start=count - 1, stop=count, salvage=True).parts]
         if not all(map(is_message, first[:1] + last)):
-            return Description("", "", head.label, head.tags)
+            return plain
         newest = parse_message(last[0]) if last else None
-        return Description(
-            _title(first),
-            short_text(f"{newest.role}: {message_preview(newest)}", _LAST) if newest is not None else "",
-            head.label,
-            head.tags,
-            newest is not None and any(result.failed for result in newest.results),
+        return msgspec.structs.replace(
+            plain,
+            title=plain.title or _title(first),
+            last=short_text(f"{newest.role}: {message_preview(newest)}", _LAST) if newest is not None else "",
+            failed=plain.failed or (newest is not None and any(result.failed for result in newest.results)),
         )
 
 

@@ -21,6 +21,9 @@ export function misunderstood(fragment = location.hash) {
   return odd.length ? odd.map(([name, value]) => `${name}=${value.slice(0, 60)}`).join(", ") : null;
 }
 
+// A place that is a page of its own, over whatever thread it names.
+export const isPage = (place) => Boolean(place.page || place.search?.includes("text:"));
+
 // An address that `backtrail ui` printed: it opens the page with a new token.
 export const hasCode = () => new URLSearchParams(location.hash.slice(1)).has("code");
 

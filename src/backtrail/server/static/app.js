@@ -1,6 +1,6 @@
-// The inspector: shows the place that the address names, keeps both in step, and follows a live thread.
+// The inspector: shows the place that the address names, and keeps both in step.
 
-import { filterOf, fragmentOf, hasCode, linkTo, misunderstood, readAddress, setAddress } from "./address.js";
+import { filterOf, fragmentOf, hasCode, isPage, linkTo, misunderstood, readAddress, setAddress } from "./address.js";
 import { Actions } from "./actions.js";
 import { get, listen } from "./api.js";
 import { CheckpointList } from "./checkpoint-list.js";
@@ -8,11 +8,13 @@ import { drawComparison } from "./comparison.js";
 import { Conversation } from "./conversation.js";
 import { $, attempt, h, toast } from "./dom.js";
 import { drawFileChanges } from "./file-changes.js";
+import { ReadersPlace } from "./folds.js";
 import { FilteredSteps } from "./filtered-steps.js";
 import { FindInThread } from "./find-in-thread.js";
 import { drawFacts, drawHeading, drawTabs } from "./headings.js";
 import { drawHealth } from "./health.js";
 import { bindKeys } from "./keys.js";
+import { LiveThread } from "./live.js";
 import { drawChart } from "./chart.js";
 import { drawRun } from "./run.js";
 import { drawSearch } from "./search.js";
@@ -26,9 +28,11 @@ const app = {
   place: readAddress(), // what the address says
   row: null, // the checkpoint that is shown
   view: null, // the tab that is shown: that of the address, else the first that has something
+  drawn: null, // the id of the checkpoint that the tab shows; null while it is drawn, or if that failed
+  seen: 0, // checkpoints that the thread had when the reader came to this place
   readOnly: false,
   talks: true, // does the state of the thread have a conversation?
-  go, refresh, chooseView, showPane, linkTo,
+  go, note, refresh, chooseView, showPane, linkTo, redraw: () => drawView({ keep: true }),
   // The list of steps that keys move in.
   get steps() { return filterOf(app.place) && app.place.list !== "turns" ? app.kept : app.rows; },
 };
@@ -45,7 +49,9 @@ app.conversation = new Conversation($("view"), {
   step: (message) => fragmentOf({ thread: app.place.thread, at: message.step.id, message: message.index }),
   edit: (message) => app.actions.editMessage(message),
 });
+const live = new LiveThread(app);
 app.rows.onForks = () => drawHeading(app);
+app.rows.onLayout = () => live.follow();
 
 // -- places -----------------------------------------------------------------------------------------------------------
 
@@ -55,7 +61,11 @@ function go(changes, how = {}) {
   return show(place);
 }
 
-const isPage = (place) => Boolean(place.page || place.search?.includes("text:"));
+// Something of the place was changed by hand: the address says it, and nothing is drawn.
+function note(changes) {
+  app.place = { ...app.place, ...changes };
+  setAddress(app.place, { replace: true });
+}
 
 // The head is the place without a checkpoint: it is followed.
 function goToRow(row, how = {}) {
@@ -90,6 +100,7 @@ async function show(place) {
     app.row = row;
     drawFacts(app);
     if (!same) drawView();
+    app.seen = app.rows.total;
     $("newer").hidden = true;
   });
 }
@@ -97,7 +108,7 @@ async function show(place) {
 // The row of a place; if there is no such step, the page says so, and the list stays.
 async function rowAt(place) {
   try {
-    if (!place.at) return app.rows.find(app.rows.head) ?? await app.rows.fetchId(app.rows.head);
+    if (!place.at) return await app.rows.fetchHead();
     const row = await app.rows.selectId(place.at, { quiet: true });
     if (row || app.place !== place) return row;
     showEmpty(`There is no checkpoint ${place.at} in ${place.thread}.`, place);
@@ -184,18 +195,22 @@ async function showPage(place) {
 // -- a checkpoint -----------------------------------------------------------------------------------------------------
 
 function chooseView(view) {
-  return go({ view, message: null });
+  return go({ view, message: null, path: null });
 }
 
-function drawView() {
+function drawView({ keep = false } = {}) {
   app.drawing?.abort();
   const drawing = (app.drawing = new AbortController());
   const { signal } = drawing;
+  const { row } = app;
   const view = $("view");
   $("empty").hidden = true;
   $("checkpoint").hidden = false;
+  app.drawn = null;
   const slow = setTimeout(() => view.classList.add("waiting"), 150);
-  drawInto(view, signal).catch((error) => {
+  app.done = drawInto(view, signal, keep).then(() => {
+    if (!signal.aborted) app.drawn = row.id;
+  }, (error) => {
     if (error.name !== "AbortError") view.replaceChildren(h("p", { class: "hint bad" }, error.message));
   }).finally(() => {
     clearTimeout(slow);
@@ -203,34 +218,48 @@ function drawView() {
   });
 }
 
-async function drawInto(view, signal) {
+async function drawInto(view, signal, keep) {
   const { place, row } = app;
   const first = app.rows.kind === "run" && row.id === app.rows.head ? "run" : app.talks ? "conversation" : "state";
   const wanted = place.view ?? first;
   app.view = wanted;
   drawTabs(app);
-  if (wanted !== "conversation") app.conversation.clear();
   if (wanted === "conversation") {
-    const message = place.message === null ? null : Number(place.message);
-    if (await app.conversation.show(place.thread, row, signal, message)) return undefined;
+    const message = place.message === null || keep ? null : Number(place.message);
+    if (await app.conversation.show(place.thread, row, signal, message)) return;
     const reason = row.damage ?? (row.added.startsWith("damaged") ? row.added : null);
     app.talks = reason !== null; // a damaged step says nothing of the others
     if (place.view === "conversation" || reason) {
       view.replaceChildren(h("p", { class: "hint" }, reason ? `This step cannot be read: ${reason}.` : "This state holds no list of messages."));
-      return undefined;
+      return;
     }
     app.view = "state";
     drawTabs(app);
+  } else app.conversation.clear();
+  const before = keep ? new ReadersPlace(view) : null;
+  const content = h("div", {});
+  await drawTab(content, signal, before);
+  if (signal.aborted) return;
+  if (before) await before.put(content);
+  else {
+    view.replaceChildren(...content.childNodes);
+    view.scrollTop = 0;
+    view.querySelector("details.landed")?.scrollIntoView({ block: "nearest" });
   }
-  view.scrollTop = 0;
-  if (app.view === "run") {
-    attempt(() => findTalk(place, row, signal));
-    return drawRun(view, app, signal);
+}
+
+// Draws a tab other than the conversation. `before`: the place of the reader, if the tab is drawn again.
+function drawTab(content, signal, before) {
+  const { place, row } = app;
+  switch (app.view) {
+    case "run":
+      attempt(() => findTalk(place, row, signal));
+      return drawRun(content, app, signal);
+    case "state": return drawStateTree(content, app, signal, before);
+    case "files": return drawFileChanges(content, app, signal);
+    case "compare": return drawComparison(content, app, signal);
+    default: return drawStateDiff(content, app, signal);
   }
-  if (app.view === "state") return drawStateTree(view, place.thread, row, signal, app);
-  if (app.view === "files") return drawFileChanges(view, place.thread, row, signal, app);
-  if (app.view === "compare") return drawComparison(view, app, signal);
-  return drawStateDiff(view, place.thread, row, signal, place.base, (base) => go({ base, view: "changes" }));
 }
 
 // Does a run have a conversation as well?
@@ -245,7 +274,7 @@ function showPane(name) {
   $("back").hidden = name === "threads";
 }
 
-// -- a live thread ----------------------------------------------------------------------------------------------------
+// -- changes ----------------------------------------------------------------------------------------------------------
 
 // After a change of our own: everything is asked for again, and what is shown stays.
 async function refresh() {
@@ -258,72 +287,15 @@ async function refresh() {
   showList();
 }
 
-// One refresh at a time; events that come meanwhile are answered by one more.
-let busy = false, again = false, charted = 0;
-async function follow() {
-  again = true;
-  if (busy) return;
-  busy = true;
-  while (again) {
-    again = false;
-    await attempt(followOnce);
-    await new Promise((done) => setTimeout(done, 300));
-  }
-  busy = false;
-}
-
-async function followOnce() {
-  const { thread } = app.place;
-  const head = app.rows.head;
-  const atHead = () => !app.place.at && app.row?.id === head;
-  const before = atHead();
-  const total = app.rows.total;
-  await app.rows.refresh();
-  if (app.place.thread !== thread || !app.row) return;
-  drawHeading(app);
-  if (performance.now() - charted > 5000) {
-    charted = performance.now();
-    attempt(() => drawChart(app));
-  }
-  if (app.place.list === "turns") await app.turns.refresh();
-  else app.turns.forget();
-  await app.kept.refresh();
-  // The reader may have gone elsewhere meanwhile.
-  const following = before && atHead();
-  if (!following || app.rows.head === head) {
-    const row = app.rows.find(app.row.id);
-    if (row) app.row = row;
-    drawFacts(app);
-    const more = app.rows.total - total;
-    if (more > 0 && !following) showNewer(more);
-    return;
-  }
-  const row = app.rows.find(app.rows.head);
-  if (!row) return;
-  app.row = row;
-  app.rows.selectRow(row, { quiet: true });
-  drawFacts(app);
-  const moved = app.view === "conversation" && (await app.conversation.follow(row));
-  if (!moved) drawView();
-}
-
-function showNewer(more) {
-  const node = $("newer");
-  const count = (node.hidden ? 0 : Number(node.dataset.count)) + more;
-  node.dataset.count = count;
-  node.textContent = `${count} new ↑`;
-  node.hidden = false;
-}
-
 function onEvent(name, data) {
   if (name === "hello") { // also after the connection was lost: something may have been missed
-    if (app.row) follow();
+    if (app.row) live.follow();
     return app.threads.load();
   }
   app.threads.update(data.changed, data.gone);
   const { thread } = app.place;
   if (data.gone.includes(thread)) return closeThread(`The thread ${thread} was deleted.`);
-  return data.changed.some((info) => info.id === thread) ? follow() : undefined;
+  return data.changed.some((info) => info.id === thread) ? live.follow() : undefined;
 }
 
 function showConnection(state) {
@@ -335,7 +307,10 @@ function showConnection(state) {
 // -- start ------------------------------------------------------------------------------------------------------------
 
 bindKeys(app);
-$("newer").addEventListener("click", () => go({ at: null, message: null }));
+$("newer").addEventListener("click", async () => {
+  await go({ at: null, message: null });
+  live.follow(); // the newest may be newer than this page knows
+});
 $("as-steps").addEventListener("click", () => go({ list: null }));
 $("as-turns").addEventListener("click", () => go({ list: "turns" }));
 $("back").addEventListener("click", () => showPane(document.body.dataset.pane === "detail" ? "history" : "threads"));

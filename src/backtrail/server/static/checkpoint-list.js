@@ -8,6 +8,9 @@ import { $, attempt, h } from "./dom.js";
 
 const PAGE_SIZE = 60;
 const KEPT = 2000; // rows in memory
+const AT_ONCE = 2; // pages that are asked for at a time
+
+const pageOf = (place) => Math.floor(place / PAGE_SIZE);
 
 export class CheckpointList {
   constructor(onSelect) {
@@ -51,13 +54,19 @@ export class CheckpointList {
     return second ? second.rows[second.index - second.start] ?? null : this.find(this.head);
   }
 
-  // Takes in a page. If more happened than saves at the head, all others are forgotten.
+  // Takes in a page. If more happened than saves at the head, all others are forgotten. Pages may come in another order
+  // than they were made: one that is older, because the thread has grown since, gives its rows and says nothing of the
+  // head; of two that have different layouts nobody can say which is older, so whoever listens asks once more.
   take(page) {
     const grown = page.total - this.total;
     if (page.layout !== this.layout) {
+      if (this.layout !== null) this.onLayout?.();
       this.rows.clear();
       this.places.clear();
       this.asked.clear();
+    } else if (grown < 0) {
+      this.putAll(page);
+      return;
     }
     if (this.box.scrollTop > 0 && grown > 0 && this.total) this.box.scrollTop += grown * ROW_HEIGHT;
     this.layout = page.layout;
@@ -65,14 +74,17 @@ export class CheckpointList {
     this.lanes = Math.min(page.lanes, MAX_LANES);
     this.head = page.thread.head;
     this.kind = page.thread.kind;
-    page.rows.forEach((row, i) => this.put(page.total - 1 - page.start - i, row));
-    this.evict();
-    this.draw();
+    this.putAll(page);
   }
 
-  put(place, row) {
-    this.rows.set(place, row);
-    this.places.set(row.id, place);
+  putAll(page) {
+    page.rows.forEach((row, i) => {
+      const place = page.total - 1 - page.start - i;
+      this.rows.set(place, row);
+      this.places.set(row.id, place);
+    });
+    this.evict();
+    this.draw();
   }
 
   evict() {
@@ -119,9 +131,18 @@ export class CheckpointList {
     return page.index === null ? undefined : page.rows[page.index - page.start];
   }
 
+  // The row of the head, which may move while it is asked for.
+  async fetchHead() {
+    for (;;) {
+      const { head } = this;
+      const row = this.find(head) ?? await this.fetchId(head);
+      if (!row || row.id === this.head) return row;
+    }
+  }
+
   // Fetches the page of a place, once. The thread may grow meanwhile: then its rows are further down than they were.
   fetchPlace(place) {
-    const page = Math.floor(place / PAGE_SIZE);
+    const page = pageOf(place);
     if (!this.asked.has(page)) this.asked.set(page, this.fetchPage(page).finally(() => this.asked.delete(page)));
     return this.asked.get(page);
   }
@@ -204,13 +225,24 @@ export class CheckpointList {
     const nodes = [];
     for (let i = first; i < last; i++) {
       const row = this.rows.get(this.total - 1 - i);
-      if (!row) attempt(() => this.fetchPlace(this.total - 1 - i));
       nodes.push(row ? this.node(row, i) : blankRow(i));
     }
     this.sheet.replaceChildren(...nodes);
+    this.fill();
     const at = this.place === undefined ? -1 : this.total - 1 - this.place;
     if (at >= first && at < last) this.box.setAttribute("aria-activedescendant", `row-${this.place}`);
     else this.box.removeAttribute("aria-activedescendant");
+  }
+
+  // Asks for what is in sight and missing, a page or two at a time: whoever scrolls through a long history waits for the
+  // pages where they stop, and not for all that they passed.
+  fill() {
+    const [first, last] = this.visible();
+    for (let i = first; i < last && this.asked.size < AT_ONCE; i++) {
+      const place = this.total - 1 - i;
+      if (this.rows.has(place) || this.asked.has(pageOf(place))) continue;
+      attempt(() => this.fetchPlace(place).then(() => { if (this.rows.has(place)) this.fill(); }));
+    }
   }
 
   node(row, i) {

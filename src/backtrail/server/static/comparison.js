@@ -17,7 +17,7 @@ export async function drawComparison(view, app, signal) {
     `${side.thread} step ${side.checkpoint.step}`);
   const parted = found.ancestor ? `both go on from step ${found.ancestor.step}` : "they have no checkpoint in common";
   const title = h("p", { class: "hint" }, link(found.left), " and ", link(found.right), `: ${parted}. `,
-    `${plural(found.same, "message")} are the same.`);
+    `${plural(found.same, "message is", "messages are")} the same.`);
   view.replaceChildren(title,
     found.key ? section("Conversation", h("div", { class: "sides" }, column(found.left, link), column(found.right, link))) : "",
     section(`State: ${plural(found.total, "change")}`, h("ul", { class: "changes" }, changeItems(found.changes),
@@ -32,17 +32,17 @@ const section = (title, body) => h("section", { class: "part" }, h("h3", {}, tit
 function column(side, link) {
   const rest = side.total - side.messages.length;
   return h("div", { class: "side" }, h("h4", {}, link(side)),
-    side.messages.length ? h("ol", { class: "talk" }, side.messages.map(entry)) : h("p", { class: "dim" }, "nothing after that"),
+    side.messages.length ? h("ol", { class: "talk" }, side.messages.map(entry(side.thread))) : h("p", { class: "dim" }, "nothing after that"),
     rest > 0 ? h("p", { class: "dim" }, `… ${plural(rest, "message")} more`) : null);
 }
 
 // Some frameworks give the results of tools the role of the user, who did not write them.
 const role = (message) => (message.role === "user" && message.results.length && !message.text ? "tool" : message.role);
 
-const entry = (message) => h("li", { class: `message ${role(message)}` },
+const entry = (side) => (message) => h("li", { class: `message ${role(message)}` },
   h("header", {}, h("span", { class: "who" }, role(message)), h("span", { class: "index" }, `#${message.number}`)),
   message.text ? h("div", { class: "said" }, markdown(shownText(message.text))) : null,
-  message.calls.map((call) => h("details", { class: "fold call" },
+  message.calls.map((call, i) => h("details", { class: "fold call", data: { key: `${side} call ${message.index} ${i}` } },
     h("summary", {}, h("b", {}, call.name), h("span", { class: "args" }, oneLine(call.arguments))), codeBlock(shownText(call.arguments), "json"))),
-  message.results.map((result) => h("details", { class: result.failed ? "fold call failed" : "fold call" },
+  message.results.map((result, i) => h("details", { class: result.failed ? "fold call failed" : "fold call", data: { key: `${side} result ${message.index} ${i}` } },
     h("summary", {}, h("b", {}, result.name || "result"), h("span", { class: "args" }, oneLine(result.text))), codeBlock(shownText(result.text)))));

@@ -229,7 +229,7 @@ export class Conversation {
     const first = Math.max(this.start, this.end - OVERLAP);
     const complete = this.end === this.total;
     const page = await get("/messages", { thread, at: row.id, start: first, limit: OVERLAP + 2 * PAGE_SIZE }, this.signal);
-    if (page.key !== key || page.total < this.end || page.total > first + OVERLAP + 2 * PAGE_SIZE) return false;
+    if (page.key !== key || page.total < this.end) return false;
     this.place = { ...this.place, at: row.id };
     const pinned = this.pinned;
     const grown = page.total - this.total;
@@ -239,8 +239,10 @@ export class Conversation {
       this.tools.forget(message.index);
       this.list.querySelector(`[data-index="${message.index}"]`)?.replaceWith(this.item(message));
     }
-    if (complete) this.append(page.messages.filter(({ index }) => index >= this.end));
-    this.trim(1);
+    // Nothing is dropped that somebody reads: without room the rest comes when they get there.
+    const fresh = complete ? page.messages.filter(({ index }) => index >= this.end) : [];
+    this.append(pinned ? fresh : fresh.slice(0, Math.max(0, MOST - this.list.children.length)));
+    if (pinned) this.trim(1);
     this.labels();
     this.mark(row.id);
     if (pinned) this.toEnd();

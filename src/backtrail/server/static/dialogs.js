@@ -23,10 +23,10 @@ function ask(title, fields, verb, { danger = false, cancel = true } = {}) {
   });
 }
 
-const field = (name, label, value, hint) =>
+const field = (name, label, value, hint, list = null) =>
   h("label", {},
     h("span", {}, label),
-    h("input", { name, value, autocomplete: "off", spellcheck: "false" }),
+    h("input", { name, value, list, autocomplete: "off", spellcheck: "false" }),
     hint ? h("small", {}, hint) : null);
 
 export const askLabel = (row) => ask(`Label step ${row.step}`, [
@@ -112,7 +112,7 @@ export const askDelete = (row, thread) => ask("Delete", [
 ], "Delete", { danger: true });
 
 export const askCompare = (row, thread, forks) => ask(`Compare step ${row.step} of ${thread}`, [
-  field("with", "With the thread", thread, "This thread, or another: forks are compared from where they parted."),
+  field("with", "With the thread", thread, "This thread, or another: forks are compared from where they parted.", "forks"),
   h("datalist", { id: "forks" }, forks.map((fork) => h("option", { value: fork.thread_id }))),
   field("base", "At", "", "A step, @, @~2, a label or an id. Empty: its head."),
 ], "Compare");
@@ -139,7 +139,7 @@ export function askEdit(title, value) {
 export function showResume(thread, row) {
   const quoted = JSON.stringify(thread);
   const shell = `'${thread.replaceAll("'", "'\\''")}'`;
-  const url = `${location.origin}/api/v1/fork`;
+  const url = new URL("api/v1/fork", location.href.split("#")[0]).href;
   const body = JSON.stringify({ thread, at: row.id }).replaceAll("'", "'\\''");
   const snippets = [
     ["Python", `import backtrail\n\nstore = backtrail.open("…")\nthread = store.thread(${quoted}).fork(at=${JSON.stringify(row.id)})\nstate = thread.load()`],

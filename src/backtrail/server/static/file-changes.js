@@ -4,13 +4,16 @@
 import { get, getBlob } from "./api.js";
 import { codeBlock, languageOfFile, unifiedDiff } from "./code.js";
 import { attempt, download, h } from "./dom.js";
+import { fold, openFolds } from "./folds.js";
 import { bytes, plural } from "./format.js";
 import { cutNote, shownText } from "./truncated.js";
 
 const SHOWN = 200_000; // bytes of a file that is shown
 
-export async function drawFileChanges(view, thread, row, signal, app) {
-  const found = await get("/files", { thread, at: row.id }, signal);
+export async function drawFileChanges(view, app, signal) {
+  const where = { thread: app.place.thread, at: app.row.id };
+  const { path } = app.place;
+  const found = await get("/files", where, signal);
   const since = found.base
     ? `${plural(found.total, "file")} changed since step ${found.base.step}`
     : "This is the first snapshot of the directory";
@@ -18,38 +21,49 @@ export async function drawFileChanges(view, thread, row, signal, app) {
     h("header", {}, h("b", {}, change.kind), h("code", {}, change.path)),
     change.text ? [unifiedDiff(shownText(change.text), languageOfFile(change.path)), cutNote(change.text)] : null));
   const more = found.total - found.changes.length;
-  if (more > 0) items.push(h("li", { class: "dim" }, `… ${more} more files`));
+  if (more > 0) items.push(h("li", { class: "dim" }, `… ${plural(more, "more file")}`));
   const tree = h("ul", { class: "tree files" });
-  const browse = h("details", { class: "browse", open: Boolean(app.place.path) }, h("summary", {}, "All files of this snapshot"), tree);
-  browse.addEventListener("toggle", () => {
-    if (browse.open && !tree.children.length) attempt(() => openFolder(tree, "", { thread, at: row.id }, signal));
-  });
+  const files = { where, signal, onOpen: (opened) => app.note({ path: opened }) };
+  const browse = fold("files", { class: "browse" }, h("summary", {}, "All files of this snapshot"), tree, () => openFolder(tree, "", files));
   view.replaceChildren(
     h("p", { class: "hint" }, since, found.root ? [", in ", h("code", {}, found.root)] : null, "."),
     h("ul", { class: "changes" }, items), browse);
+  if (path) await openPath(browse, path);
 }
 
-async function openFolder(list, path, where, signal) {
-  const { entries, more } = await get("/tree", { ...where, path }, signal);
-  list.replaceChildren(...entries.map((entry) => node(entry, path, where, signal)),
+const keyOf = (path) => `file ${path}`;
+
+// Opens the folders on the way to a file, and the file.
+async function openPath(browse, path) {
+  const names = path.split("/");
+  await openFolds(browse.parentNode, new Set(["files", ...names.map((_, i) => keyOf(names.slice(0, i + 1).join("/")))]));
+  const node = [...browse.querySelectorAll("details")].find(({ dataset }) => dataset.key === keyOf(path));
+  if (node) node.classList.add("landed");
+  else browse.before(h("p", { class: "hint" }, "Among the files that are shown here there is no ", h("code", {}, path), "."));
+}
+
+async function openFolder(list, path, files) {
+  const { entries, more } = await get("/tree", { ...files.where, path }, files.signal);
+  list.replaceChildren(...entries.map((entry) => node(entry, path, files)),
     ...(more ? [h("li", { class: "dim" }, `… ${plural(more, "more entry", "more entries")}`)] : []));
   if (!entries.length) list.replaceChildren(h("li", { class: "dim" }, "empty"));
 }
 
-function node(entry, folder, where, signal) {
+function node(entry, folder, files) {
   const path = folder ? `${folder}/${entry.name}` : entry.name;
   const facts = h("span", { class: "dim" }, entry.kind === "folder" ? "" : entry.kind === "file" ? bytes(entry.size) : entry.kind);
-  const inside = h(entry.kind === "folder" ? "ul" : "div", {});
   if (entry.kind === "link") return h("li", {}, h("span", { class: "key" }, entry.name), facts);
-  const details = h("details", {}, h("summary", {}, h("span", { class: "key" }, entry.kind === "folder" ? `${entry.name}/` : entry.name), facts), inside);
-  details.addEventListener("toggle", () => {
-    if (!details.open || inside.children.length) return;
-    attempt(() => (entry.kind === "folder" ? openFolder(inside, path, where, signal) : openFile(inside, path, entry, where, signal)));
-  });
-  return h("li", {}, details);
+  const isFolder = entry.kind === "folder";
+  const inside = h(isFolder ? "ul" : "div", {});
+  const summary = h("summary", {}, h("span", { class: "key" }, isFolder ? `${entry.name}/` : entry.name), facts);
+  return h("li", {}, fold(keyOf(path), {}, summary, inside, async () => {
+    if (isFolder) return openFolder(inside, path, files);
+    await openFile(inside, path, entry, files);
+    return files.onOpen(path);
+  }));
 }
 
-async function openFile(box, path, entry, where, signal) {
+async function openFile(box, path, entry, { where, signal }) {
   const save = h("button", { type: "button", class: "act", onclick: () => attempt(async () => download(await getBlob("/file", { ...where, path }), entry.name)) }, "Download");
   if (entry.size > SHOWN) {
     box.replaceChildren(h("p", { class: "dim" }, "Too large to be shown. ", save));

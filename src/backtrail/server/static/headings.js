@@ -3,7 +3,8 @@
 import { fragmentOf } from "./address.js";
 import { forkLink } from "./checkpoint-row.js";
 import { $, copy, h, timeAgo } from "./dom.js";
-import { bytes, plural } from "./format.js";
+import { bytes, count, duration, plural } from "./format.js";
+import { costOf, money } from "./prices.js";
 
 const VIEWS = [
   ["run", "Run"], ["conversation", "Conversation"], ["state", "State"], ["changes", "Changes"], ["files", "Files"], ["compare", "Compare"],
@@ -43,7 +44,7 @@ export function drawFacts(app) {
         row.damage ? h("span", { class: "damaged" }, `damaged: ${row.damage}`) : null,
         (rows.forks.get(row.id) ?? []).map(forkLink)),
       h("p", {}, h("code", { class: "id", title: "The checkpoint's id" }, row.id), " ", timeAgo(row.created_at),
-        ` · ${row.added || "no change"} · ${bytes(row.written)} written`),
+        ` · ${row.added || "no change"} · ${bytes(row.written)} written`, usage(row).map((fact) => ` · ${fact}`)),
       custom.length ? h("p", { class: "custom" }, custom.slice(0, 12).map(([name, value]) =>
         h("span", {}, h("i", {}, name), typeof value === "string" ? value.slice(0, 200) : JSON.stringify(value).slice(0, 200)))) : null),
     h("div", { class: "actions" },
@@ -54,6 +55,15 @@ export function drawFacts(app) {
       action("Export", "e", () => actions.exportCheckpoint()),
       action("Copy link", "y", () => copy(app.linkTo({ ...app.place, at: row.id }), "a link to this step")),
       action("Delete", "", () => actions.remove(), change)));
+}
+
+// The model of a step, its tokens, what they cost, and the time since the step before.
+function usage({ model, tokens, cost, seconds }) {
+  const sum = costOf({ by_model: tokens ? { [model ?? ""]: tokens } : {}, cost });
+  return [
+    model, tokens ? `${count(tokens.input)} → ${count(tokens.output)} tokens` : null, sum !== null ? money(sum) : null,
+    seconds ? `${duration(seconds)} after the step before` : null,
+  ].filter(Boolean);
 }
 
 export function drawTabs(app) {

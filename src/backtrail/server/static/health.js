@@ -1,6 +1,7 @@
 // The page for the operator: what the store holds, how it grew, what could be freed, the mirror, the janitor, and the last
 // errors.
 
+import { fragmentOf } from "./address.js";
 import { get } from "./api.js";
 import { attempt, h, svg, timeAgo } from "./dom.js";
 import { bytes, duration, plural } from "./format.js";
@@ -22,7 +23,9 @@ export async function drawHealth(page) {
         blobs: stats.blobs?.toLocaleString(), size: bytes(stats.total ?? stats.bytes ?? 0), "failed writes": String(stats.failed_writes ?? 0),
         "answered in": `${found.seconds.toFixed(3)} s`,
       }), survey),
-      part("Growth since this page was served", growth.length > 1 ? sparkline(growth) : h("p", { class: "dim" }, "Not enough figures yet: one is kept each minute.")),
+      part("Growth since the inspector was started", growth.length > 1 ? sparkline(growth) : h("p", { class: "dim" }, "Not enough figures yet: one is kept each minute while a page of the inspector is open.")),
+      part("Pending", h("p", { class: "hint" }, found.pending ? h("a", { href: fragmentOf({ search: "is:waiting" }) },
+        `${plural(found.pending, "question waits", "questions wait")} for an answer${found.pending >= 100 ? ", or more" : ""}`) : "No question waits for an answer.")),
       part("Mirror", mirror ? facts({
         active: mirror.active, replication: mirror.replication, primary: side(mirror.primary), replica: side(mirror.replica),
         "lineages behind": String(mirror.behind), lag: `${mirror.lag_records.toLocaleString()} records, ${bytes(mirror.lag_bytes)}, ${mirror.lag_seconds.toFixed(1)} s`,
@@ -31,7 +34,7 @@ export async function drawHealth(page) {
       }) : h("p", { class: "dim" }, "This store has no mirror.")),
       part("Janitor", janitor ? janitorFacts(janitor) : h("p", { class: "dim" }, "No janitor has worked in this store yet: ", h("code", {}, "store.janitor(every=3600).start()"), " starts one.")),
       part("Last errors", found.errors.length ? h("ul", { class: "plain-list" }, found.errors.map((error) =>
-        h("li", {}, timeAgo(error.at), ` ${error.level}: `, h("code", {}, error.message)))) : h("p", { class: "dim" }, "None since this page was served.")),
+        h("li", {}, timeAgo(error.at), ` ${error.level}: `, h("code", {}, error.message)))) : h("p", { class: "dim" }, "None since the inspector was started.")),
       part("Prices per million tokens", priceTable())));
 }
 

@@ -5,6 +5,7 @@ import { codeBlock } from "./code.js";
 import { attempt, copy, h } from "./dom.js";
 import { bytes, count } from "./format.js";
 import { markdown } from "./markdown.js";
+import { costOf, money } from "./prices.js";
 import { ToolCall, looseResult } from "./tool-call.js";
 import { cutNote, isCut, oneLine, shownText } from "./truncated.js";
 
@@ -68,10 +69,11 @@ function said(message, role) {
 
 function facts(message) {
   const { tokens } = message;
+  const cost = costOf({ by_model: tokens ? { [message.model ?? ""]: tokens } : {}, cost: message.cost });
   const found = [
     message.model,
     tokens ? `${count(tokens.input)} → ${count(tokens.output)} tokens` : null,
-    message.cost !== null ? `$${message.cost.toFixed(4)}` : null,
+    cost !== null ? money(cost) : null,
   ].filter(Boolean);
   const time = message.at ?? message.step?.created_at;
   return h("span", { class: "facts" }, found.join(" · "),

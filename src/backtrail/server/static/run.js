@@ -9,17 +9,16 @@ import { costOf, money } from "./prices.js";
 export async function drawRun(view, app, signal) {
   const { thread } = app.place;
   const run = await get("/run", { thread }, signal);
-  const again = () => attempt(() => drawRun(view, app, signal));
   const resubmit = run.status === "failed" && !app.readOnly ? h("button", { type: "button", onclick: () => attempt(async () => {
     await post("/resubmit", { thread });
     toast("The run is ready again: a worker takes it up");
-    again();
+    app.redraw();
   }) }, "Try again") : null;
   view.replaceChildren(
     h("p", { class: "hint" }, h("b", { class: `run-status ${run.status}` }, run.status), run.task ? ` · ${run.task}` : "",
       ` · ${plural(run.steps_total, "step")}`, run.due_at ? [" · due ", new Date(run.due_at).toLocaleString()] : null, " ", resubmit),
     run.error ? h("p", { class: "problem" }, failure(run.error)) : "",
-    ...run.questions.map((question) => questionForm(question, app, again)),
+    ...run.questions.map((question) => questionForm(question, app)),
     timeline(run, app),
     run.result !== null ? section("Result", codeBlock(JSON.stringify(run.result, null, 2), "json")) : "");
 }
@@ -45,7 +44,7 @@ function timeline(run, app) {
       const inside = [step.error ? h("p", { class: "problem" }, failure(step.error)) : null,
         step.result !== null ? codeBlock(JSON.stringify(step.result, null, 2), "json") : null,
         app.readOnly ? null : h("button", { type: "button", class: "act", onclick: () => forkAt(left + index + 1, app) }, "Fork before this step")];
-      return h("li", {}, h("details", { class: "fold call" }, h("summary", {}, h("span", {}, h("b", {}, step.name),
+      return h("li", {}, h("details", { class: "fold call", data: { key: `step ${left + index}` } }, h("summary", {}, h("span", {}, h("b", {}, step.name),
         step.key !== null ? h("span", { class: "args" }, String(step.key)) : null), h("span", { class: "outcome" }, facts,
         h("span", { class: `mark ${step.status === "failed" ? "failed" : step.status === "started" ? "waiting" : "ok"}` }, step.status))),
       h("div", { class: "inside" }, inside)), h("div", { class: "track", "aria-hidden": "true" }, bar));
@@ -59,18 +58,18 @@ const forkAt = (number, app) => attempt(async () => {
 });
 
 // A question with the form that its schema asks for.
-function questionForm(question, app, done) {
+function questionForm(question, app) {
   const fields = answerFields(question.schema);
   const send = (value) => attempt(async () => {
     await post("/answer", { thread: question.run_id, name: question.name, value, digest: question.digest, by: by.value.trim() || null });
     toast(`Answered ${question.name}`);
-    done();
+    app.redraw();
   });
   const by = h("input", { name: "by", autocomplete: "name", "aria-label": "Your name" });
   const buttons = fields.choices
     ? fields.choices.map((choice, i) => h("button", { type: "button", class: i ? "" : "primary", onclick: () => send(choice) }, choice === true ? "Yes" : choice === false ? "No" : String(choice)))
     : [h("button", { type: "submit", class: "primary" }, "Answer")];
-  const form = h("form", { class: "question", onsubmit: (event) => { event.preventDefault(); attempt(async () => send(fields.read())); } },
+  const form = h("form", { class: "question", data: { keep: `question ${question.name} ${question.digest}` }, onsubmit: (event) => { event.preventDefault(); attempt(async () => send(fields.read())); } },
     h("h3", {}, `Waits for an answer: ${question.name}`),
     h("p", { dir: "auto", class: "plain" }, typeof question.question === "string" ? question.question : JSON.stringify(question.question, null, 1)),
     question.about !== null ? codeBlock(JSON.stringify(question.about, null, 2), "json") : null,

@@ -8,7 +8,10 @@ import { leaf } from "./state-tree.js";
 
 const SIGN = { added: "+", removed: "−", changed: "~" };
 
-export async function drawStateDiff(view, thread, row, signal, base, onBase) {
+export async function drawStateDiff(view, app, signal) {
+  const { row } = app;
+  const { thread, base } = app.place;
+  const onBase = (given) => app.go({ base: given, view: "changes" });
   const from = base ?? row.parent_id;
   const input = h("input", {
     id: "diff-base", value: base ?? "", placeholder: row.parent_id ? "its parent" : "nothing before it",
@@ -18,7 +21,7 @@ export async function drawStateDiff(view, thread, row, signal, base, onBase) {
     event.preventDefault();
     onBase(input.value.trim() || null);
   };
-  const form = h("form", { class: "compare", onsubmit: submit },
+  const form = h("form", { class: "compare", onsubmit: submit, data: { keep: `compared with ${base}` } },
     h("label", { for: "diff-base" }, "Compared with"), input, h("button", { type: "submit" }, "Compare"),
     base ? h("button", { type: "button", onclick: () => onBase(null) }, "Parent") : null,
     h("button", { type: "button", onclick: () => onBase("@") }, "Head"));

@@ -3,21 +3,29 @@
 
 import { get } from "./api.js";
 import { attempt, h } from "./dom.js";
+import { fold } from "./folds.js";
 import { bytes } from "./format.js";
 import { isCut } from "./truncated.js";
 
 const PAGE_SIZE = 100;
+const MOST = 1000; // entries of a level that are fetched at once
+const keyOf = (path) => `state ${JSON.stringify(path)}`;
 
-export async function drawStateTree(view, thread, row, signal, app) {
-  const top = await get("/state", { thread, at: row.id }, signal);
+export async function drawStateTree(view, app, signal, before) {
+  const { row } = app;
+  const where = { thread: app.place.thread, at: row.id };
   const tree = {
-    fetch: (path, start) => get("/state", { thread, at: row.id, path: JSON.stringify(path), start, limit: PAGE_SIZE }, signal),
+    fetch: (path, start) => {
+      const limit = start ? PAGE_SIZE : Math.min(MOST, Math.max(PAGE_SIZE, before?.shown.get(keyOf(path)) ?? 0));
+      return get("/state", { ...where, path: JSON.stringify(path), start, limit }, signal);
+    },
     edit: app.readOnly ? null : (path) => app.actions.edit(path, `Edit ${path.join(".")}`),
-    whole: async (path) => (await get("/value", { thread, at: row.id, path: JSON.stringify(path) }, signal)).value,
+    whole: async (path) => (await get("/value", { ...where, path: JSON.stringify(path) }, signal)).value,
   };
+  const top = await tree.fetch([], 0);
   view.replaceChildren(
     h("p", { class: "hint" }, `${bytes(top.size)} of state, ${bytes(row.written)} written by this step.`),
-    h("ul", { class: "tree" }, level(top, [], tree)));
+    h("ul", { class: "tree", data: { entries: keyOf([]) } }, level(top, [], tree)));
 }
 
 function level(page, path, tree) {
@@ -25,7 +33,7 @@ function level(page, path, tree) {
   const seen = page.start + page.entries.length;
   if (page.count !== null && seen < page.count) {
     const more = h("button", { type: "button", class: "more" }, `${(page.count - seen).toLocaleString()} more`);
-    const item = h("li", {}, more);
+    const item = h("li", { class: "rest" }, more);
     more.addEventListener("click", () => attempt(async () => {
       item.replaceWith(...level(await tree.fetch(path, seen), path, tree));
     }));
@@ -44,13 +52,9 @@ function branch(entry, path, tree) {
   const kind = entry.type ?? (entry.kind === "dict" ? "{ }" : entry.kind === "list" ? "[ ]" : entry.kind);
   const count = entry.count !== null ? entry.count.toLocaleString() : null;
   const facts = [count, entry.size ? bytes(entry.size) : null].filter(Boolean).join(" · ");
-  const inside = h("ul", {});
+  const inside = h("ul", { data: { entries: keyOf(path) } });
   const summary = h("summary", {}, name, h("span", { class: "kind" }, kind), h("span", { class: "dim" }, facts));
-  const node = h("details", {}, summary, inside);
-  node.addEventListener("toggle", () => {
-    if (!node.open || inside.children.length) return;
-    attempt(async () => inside.replaceChildren(...level(await tree.fetch(path, 0), path, tree)));
-  });
+  const node = fold(keyOf(path), {}, summary, inside, async () => inside.replaceChildren(...level(await tree.fetch(path, 0), path, tree)));
   return h("li", { class: "branch" }, node, edit);
 }
 

@@ -105,6 +105,7 @@ export class ThreadList {
   // Threads that changed come to the top; with filters, the server says which of them are shown.
   update(infos, deleted) {
     const gone = new Set(deleted);
+    const anchor = this.anchor(new Set([...infos.map((info) => info.id), ...deleted]));
     const { search, text, ...rest } = this.filters;
     if (!Object.keys(rest).length && !text) {
       const changed = infos.filter((info) => info.id.toLowerCase().includes(search.toLowerCase()));
@@ -115,8 +116,24 @@ export class ThreadList {
       this.infos = [...newest, ...this.infos.filter((info) => !ids.has(info.id))];
     }
     this.infos = this.infos.filter((info) => !gone.has(info.id));
+    this.hold(anchor);
     this.draw();
     this.describeSoon();
+  }
+
+  // The first thread in sight of those that stay where they are, if the list is scrolled: it shall stay in sight.
+  anchor(moving) {
+    if (!this.box.scrollTop) return null;
+    const at = this.infos.findIndex((info, i) => (i + 1) * ROW_HEIGHT > this.box.scrollTop && !moving.has(info.id));
+    return at < 0 ? null : { id: this.infos[at].id, at };
+  }
+
+  hold(anchor) {
+    if (!anchor) return;
+    const at = this.infos.findIndex((info) => info.id === anchor.id);
+    if (at < 0 || at === anchor.at) return;
+    this.sheet.style.height = `${this.infos.length * ROW_HEIGHT}px`;
+    this.box.scrollTop += (at - anchor.at) * ROW_HEIGHT;
   }
 
   // The newest threads again, with titles and last messages: at most every two seconds, and only while they are in sight.
@@ -126,8 +143,10 @@ export class ThreadList {
       this.timer = null;
       const found = await this.page(null);
       const ids = new Set(found.threads.map((info) => info.id));
+      const anchor = this.anchor(new Set());
       this.infos = [...found.threads, ...this.infos.filter((info) => !ids.has(info.id))];
       if (!found.next) [this.infos, this.next] = [found.threads, null];
+      this.hold(anchor);
       this.draw();
     }), 2000);
   }
@@ -149,10 +168,11 @@ export class ThreadList {
   item(info, i) {
     const cut = info.id.lastIndexOf("/") + 1;
     const prefix = cut > 1 ? h("span", { class: "prefix" }, info.id.slice(0, cut)) : null;
-    const kind = info.kind === "thread" ? "" : ` · ${info.kind}`;
+    const status = ["waiting", "failed"].includes(info.status) ? null : info.status; // those are marked
+    const kind = info.kind === "thread" ? "" : ` · ${[info.kind, status].filter(Boolean).join(", ")}`;
     const marks = [
       info.damage ? h("span", { class: "damaged", title: info.damage }, "damaged") : null,
-      info.failed ? h("span", { class: "failure" }, "failed") : null, info.waiting ? h("span", { class: "tag" }, "waiting") : null,
+      info.failed ? h("span", { class: "failure" }, "failed") : null, info.status === "waiting" ? h("span", { class: "tag" }, "waiting") : null,
       info.label ? h("span", { class: "label" }, info.label) : null,
     ].filter(Boolean);
     const node = h("li", { class: "place" },
