@@ -56,7 +56,7 @@ def version(cache: Path, agent: str) -> str:
     return found.removesuffix(f"-{_PLATFORM}")
 
 
-def _command(cache: Path, agent: str) -> list[str]:
+def command(cache: Path, agent: str) -> list[str]:
     """The command line that starts the program."""
     package = cache / agent / "package"
     if agent == "claude":
@@ -143,7 +143,7 @@ class AgentHome:
             if not (cache / agent / "package").exists():
                 continue
             wrapper = programs / agent
-            wrapper.write_text(f'#!/bin/sh\nexec {shlex.join(_command(cache, agent))} "$@"\n')
+            wrapper.write_text(f'#!/bin/sh\nexec {shlex.join(command(cache, agent))} "$@"\n')
             wrapper.chmod(0o755)
             self.environment |= _environment(agent, url)
             settings = _settings(agent, url)
