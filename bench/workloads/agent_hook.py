@@ -39,7 +39,10 @@ class Agent:
         self.transcript = directory / "transcript.jsonl"
         self.transcript.touch()
         self._log = directory / "data" / "backtrail" / "hook.log"
-        kept = {name: value for name, value in os.environ.items() if not name.startswith("BACKTRAIL_")}
+        # A backtrail that was installed has its bytecode: a shell that forbids to write it must not make the hook
+        # compile all of its modules at each event.
+        left_out = ("BACKTRAIL_", "PYTHONDONTWRITEBYTECODE")
+        kept = {name: value for name, value in os.environ.items() if not name.startswith(left_out)}
         folders = {f"XDG_{kind.upper()}_HOME": str(directory / kind) for kind in ("data", "state", "cache")}
         self._environment = {**kept, **folders}
         self._events = 0
