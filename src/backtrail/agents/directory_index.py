@@ -3,7 +3,7 @@
 Each directory has a small thread of the store, with its sessions by agent, the one that came last first. A session is
 noted before anything of it is saved, so none that was captured is missing; one that was noted and never saved is passed
 over. A store whose sessions came into it by other ways gets all notes from them at the first one; a thread of its own
-says that they are complete. Of each agent the last few are noted: only if all of those were deleted, others may be left.
+says that they are complete. Of each agent the last few are noted: if all of those were deleted, others may be left.
 """
 
 from __future__ import annotations
