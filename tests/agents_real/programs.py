@@ -152,6 +152,13 @@ class AgentHome:
                 path.parent.mkdir(parents=True)
                 path.write_text(settings[1])
 
+    def keep_gemini_sessions(self) -> None:
+        """Tell Gemini CLI not to delete sessions: it does so with one that was resumed in a later minute."""
+        path = self.home / ".gemini/settings.json"
+        settings = json.loads(path.read_text())
+        settings["general"]["sessionRetention"] = {"enabled": False}
+        path.write_text(json.dumps(settings))
+
     def run(self, *command: str, extra: Mapping[str, str] | None = None) -> subprocess.CompletedProcess[str]:
         """Run a command in the project, as the person would. Raises if it fails."""
         return subprocess.run(
