@@ -72,6 +72,15 @@ def test_a_checkpoint_is_shown_without_lines_that_are_no_messages(here: Run) -> 
     assert "attachment" in here("show", SESSION, "@", "--full").out
 
 
+def test_the_last_messages_are_those_that_are_shown(here: Run) -> None:
+    for number in (1, 4, 10):
+        assert sum(" #" in line for line in here("tail", SESSION, "-n", str(number)).out.splitlines()) == number
+    everything = here("tail", SESSION, "-n", "1000").out
+    assert everything.endswith(here("tail", SESSION, "-n", "10").out)
+    assert here("tail", SESSION, "-n", "0").out == ""
+    assert len(here("tail", SESSION, "-n", "7", "--json").out.splitlines()) == 7
+
+
 def test_a_name_or_prefix_of_a_session_means_the_store_of_the_agents_in_every_command(
     here: Run, store_dir: Path
 ) -> None:
