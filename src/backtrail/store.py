@@ -16,7 +16,6 @@ from backtrail.history import keyring
 from backtrail.history.context import Context
 from backtrail.history.store_core import StoreCore
 from backtrail.history.thread_core import ThreadCore
-from backtrail.janitor import Janitor, JanitorStatus, read_status
 from backtrail.model import At, Copied, Kind, Progress, Pruned, ThreadInfo, Verified
 from backtrail.thread import Thread
 
@@ -25,6 +24,7 @@ if TYPE_CHECKING:  # imported by the methods that need them: most programs use o
 
     from backtrail.history.replication import Synced
     from backtrail.importers import Report as Imported
+    from backtrail.janitor import Janitor, JanitorStatus
     from backtrail.options import Options
     from backtrail.replicate.status import Status
     from backtrail.run import Pending, Replayed, Run, RunInfo
@@ -325,10 +325,14 @@ class Store:
 
         store.janitor(every=600).start()
         """
+        from backtrail.janitor import Janitor
+
         return Janitor(self._core.context, every, retention)
 
     def janitor_status(self) -> JanitorStatus | None:
         """Get the status of the janitor that worked last in this store, in whatever process; None if none ever did."""
+        from backtrail.janitor import read_status
+
         return finish(read_status(self._core.context))
 
     def compact(self, progress: Progress | None = None) -> Pruned:

@@ -56,7 +56,7 @@ def version(cache: Path, agent: str) -> str:
     return found.removesuffix(f"-{_PLATFORM}")
 
 
-def _command(cache: Path, agent: str) -> list[str]:
+def command(cache: Path, agent: str) -> list[str]:
     """The command line that starts the program."""
     package = cache / agent / "package"
     if agent == "claude":
@@ -143,7 +143,7 @@ class AgentHome:
             if not (cache / agent / "package").exists():
                 continue
             wrapper = programs / agent
-            wrapper.write_text(f'#!/bin/sh\nexec {shlex.join(_command(cache, agent))} "$@"\n')
+            wrapper.write_text(f'#!/bin/sh\nexec {shlex.join(command(cache, agent))} "$@"\n')
             wrapper.chmod(0o755)
             self.environment |= _environment(agent, url)
             settings = _settings(agent, url)
@@ -151,6 +151,13 @@ class AgentHome:
                 path = self.home / settings[0]
                 path.parent.mkdir(parents=True)
                 path.write_text(settings[1])
+
+    def keep_gemini_sessions(self) -> None:
+        """Tell Gemini CLI not to delete sessions: it does so with one that was resumed in a later minute."""
+        path = self.home / ".gemini/settings.json"
+        settings = json.loads(path.read_text())
+        settings["general"]["sessionRetention"] = {"enabled": False}
+        path.write_text(json.dumps(settings))
 
     def run(self, *command: str, extra: Mapping[str, str] | None = None) -> subprocess.CompletedProcess[str]:
         """Run a command in the project, as the person would. Raises if it fails."""

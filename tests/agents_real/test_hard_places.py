@@ -152,7 +152,7 @@ def test_an_agent_works_on_while_the_disk_of_the_store_is_full(
         assert contents(home) == {"a.txt": "two\n"}
 
 
-@pytest.mark.parametrize("agent", ["claude", "gemini"])
+@pytest.mark.parametrize("agent", AGENTS)
 def test_a_rewind_on_a_full_disk_of_the_project_changes_nothing(
     agent: str, make_home: MakeHome, model: ModelServer
 ) -> None:

@@ -36,9 +36,11 @@ def test_an_agent_that_was_killed_in_a_turn_goes_back_to_before_it(
     assert turns_of(home) == ["PROMPT-one", "PROMPT-three"]
 
 
-@pytest.mark.parametrize("agent", ["claude", "codex"])
+@pytest.mark.parametrize("agent", AGENTS)
 def test_two_sessions_of_one_agent_at_once_do_not_mix(agent: str, make_home: MakeHome, model: ModelServer) -> None:
     home = make_home(agent)
+    if agent == "gemini":
+        home.keep_gemini_sessions()
     home.prompt(agent, "PROMPT-left RUN:echo left > left.txt ENDRUN")
     left = newest_session(home)
     home.prompt(agent, "PROMPT-right RUN:echo right > right.txt ENDRUN")
@@ -52,7 +54,7 @@ def test_two_sessions_of_one_agent_at_once_do_not_mix(agent: str, make_home: Mak
             done.result()
     for session, side in ((left, "left"), (right, "right")):
         turns = backtrail(home, "log", f"{agent}/{session}")["turns"]
-        assert [turn["prompt"].split()[0] for turn in turns] == [f"PROMPT-{side}-two", f"PROMPT-{side}"]
+        assert [turn["prompt"].strip('"').split()[0] for turn in turns] == [f"PROMPT-{side}-two", f"PROMPT-{side}"]
     backtrail(home, "rewind", f"{agent}/{left}", "2", "--conversation", "--yes")
     home.prompt(agent, "PROMPT-after", newest_session(home))
     assert without_replies(model.last_shown("PROMPT-after")) == [

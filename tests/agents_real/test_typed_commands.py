@@ -77,10 +77,7 @@ def test_gemini_deletes_a_session_that_was_resumed_later_unless_its_retention_is
 ) -> None:
     home = make_home("gemini")
     if not retention:
-        path = home.home / ".gemini/settings.json"
-        settings = json.loads(path.read_text())
-        settings["general"]["sessionRetention"] = {"enabled": False}
-        path.write_text(json.dumps(settings))
+        home.keep_gemini_sessions()
     home.prompt("gemini", "PROMPT-one RUN:echo one > a.txt ENDRUN")
     first = newest_session(home)
     begun = sessions_of_gemini(home)

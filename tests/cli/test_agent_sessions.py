@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -69,6 +70,52 @@ def test_a_checkpoint_is_shown_without_lines_that_are_no_messages(here: Run) -> 
     shown = here("show", SESSION, "@")
     assert "reply number 5" in shown.out and "attachment" not in shown.out
     assert "attachment" in here("show", SESSION, "@", "--full").out
+
+
+def test_the_last_messages_are_those_that_are_shown(here: Run) -> None:
+    for number in (1, 4, 10):
+        assert sum(" #" in line for line in here("tail", SESSION, "-n", str(number)).out.splitlines()) == number
+    everything = here("tail", SESSION, "-n", "1000").out
+    assert everything.endswith(here("tail", SESSION, "-n", "10").out)
+    assert here("tail", SESSION, "-n", "0").out == ""
+    assert len(here("tail", SESSION, "-n", "7", "--json").out.splitlines()) == 7
+
+
+def test_a_name_or_prefix_of_a_session_means_the_store_of_the_agents_in_every_command(
+    here: Run, store_dir: Path
+) -> None:
+    assert SESSION in here("threads", "claude/").out
+    assert "talk" in here("threads").out and SESSION not in here("threads").out
+    assert SESSION in here("find", "claude/", "--text", "reply number 4").out
+    assert "reply number 5" in here("tail", SESSION, "-n", "60").out
+    assert "reply number 5" in here("export", SESSION, "--format", "markdown").out
+    assert here("tag", SESSION, "good").code == 0
+    assert here("label", SESSION, "named").code == 0
+    assert SESSION in here("find", "claude/", "--label", "named").out
+    assert here("fork", SESSION, "--to", "aside").code == 0
+    mixed = here("rm", SESSION, "talk", "--yes")
+    assert mixed.code == 2 and "delete them by themselves" in mixed.err
+    assert f"did you mean '{SESSION}'?" in here("tail", SESSION[:-1]).err
+    assert here("rm", SESSION, "--yes").code == 0
+    assert here("threads", "claude/", "--json").data["threads"] == []
+    missing = here("tail", SESSION, "-s", str(store_dir / "backtrail.db"))
+    assert (missing.code, SESSION in missing.err) == (3, True)
+
+
+def test_the_inspector_shows_the_sessions_of_the_agents(
+    here: Run, store_dir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    served: list[backtrail.Store] = []
+
+    def remember(store: backtrail.Store, **options: object) -> Any:
+        served.append(store)
+        assert options["name"] == str(store_dir / "agents.db")
+        assert store.thread(SESSION).exists()
+        raise backtrail.InvalidInput("seen")
+
+    monkeypatch.setattr("backtrail.server.application", remember)
+    assert "seen" in here("ui", "--agents", "--no-browser", "--port", "0").err
+    assert len(served) == 1
 
 
 def test_a_turn_that_does_not_exist_is_an_error(here: Run) -> None:

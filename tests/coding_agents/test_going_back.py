@@ -212,10 +212,14 @@ def test_a_revert_takes_back_one_turn_and_keeps_later_work(tmp_path: Path, user_
     claude.write("text", "".join(text))
     claude.write("same", "1\n")
     claude.write("data", "\0one")
+    claude.write("gone", "1\n")
+    claude.write("again", "1\n")
     text[4] = "turn one\n"
-    claude.turn(user_store, 1, {"text": "".join(text), "same": "2\n", "data": "\0two", "made": "x", "alone": "a"})
+    first = {"text": "".join(text), "same": "2\n", "data": "\0two", "made": "x", "alone": "a"}
+    claude.turn(user_store, 1, {**first, "gone": "2\n", "again": None})
     text[20] = "turn two\n"
-    claude.turn(user_store, 2, {"text": "".join(text), "same": "3\n", "data": "\0three", "made": "y"})
+    second = {"text": "".join(text), "same": "3\n", "data": "\0three", "made": "y"}
+    claude.turn(user_store, 2, {**second, "gone": None, "again": "3\n"})
     session = claude.read(user_store)
     plan = going_back.revert(user_store, session, 1, dry_run=True)
     before = claude.contents()
@@ -224,9 +228,14 @@ def test_a_revert_takes_back_one_turn_and_keeps_later_work(tmp_path: Path, user_
     assert done.changes is not None and plan.changes is not None
     assert done.changes.changes == plan.changes.changes
     assert done.changes.merged == ("text",)
-    assert {kept.path for kept in done.changes.kept} == {"same", "data", "made"}
-    assert all("changed since" in kept.reason for kept in done.changes.kept)
-    assert claude.contents() == {"text": "".join(text), "same": "3\n", "data": "\0three", "made": "y"}
+    assert {kept.path: kept.reason for kept in done.changes.kept} == {
+        "same": "changed since in the same lines",
+        "data": "changed since, and cannot be merged: not a text, or too large",
+        "made": "was made then, and changed since",
+        "gone": "deleted since",
+        "again": "was deleted then, and made again since",
+    }
+    assert claude.contents() == {**second, "text": "".join(text), "again": "3\n"}
     assert any("later changes are kept" in line for line in outcome_lines(done))
     going_back.undo(user_store, claude.project)
     assert claude.contents() == before

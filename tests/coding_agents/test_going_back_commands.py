@@ -84,10 +84,31 @@ def test_one_turn_is_reverted_by_its_number(run: Run, claude: FakeClaude) -> Non
     done = run("revert", "--turn", "2", "--yes", "--json")
     data = json.loads(done.stdout)["data"]
     assert [change["path"] for change in data["files"]] == ["d/new.txt"]
-    assert {"path": "a.txt", "reason": "changed since, in the same lines or not as text"} in data["kept"]
+    assert {"path": "a.txt", "reason": "changed since in the same lines"} in data["kept"]
     assert "d/new.txt" not in claude.contents()
     assert run("undo", "--yes").returncode == 0
     assert claude.contents() == AFTER_THREE
+
+
+def test_a_revert_says_what_it_took_back_and_what_it_cannot(
+    run: Run, claude: FakeClaude, user_store: backtrail.Store
+) -> None:
+    thread = f"claude/{claude.session_id}"
+    claude.turn(user_store, 4, {})
+    planned, done = run("revert", "2", "--dry-run"), run("revert", "2", "--yes")
+    assert planned.stdout.startswith(f"would take back what turn 2 of {thread} did to the files, but for 1 file that ")
+    assert done.stdout.splitlines() == [
+        f"took back what turn 2 of {thread} did to the files, but for 1 file that cannot go back",
+        "- d/new.txt",
+        "= a.txt   (kept: changed since in the same lines)",
+    ]
+    again = run("revert", "2", "--yes").stdout.splitlines()
+    assert again[0] == f"nothing of what turn 2 of {thread} did to the files can be taken back"
+    told = run("revert", "4", "--yes").stdout
+    assert told.startswith(f"there is nothing to take back: turn 4 of {thread} changed no file, or all are again ")
+    run("undo", "--yes")  # of the one revert that did anything
+    assert claude.contents() == AFTER_THREE
+    assert "nothing to undo" in run("undo", "--yes").stderr
 
 
 def test_a_session_is_named_by_its_thread(run: Run, claude: FakeClaude, user_store: backtrail.Store) -> None:

@@ -14,7 +14,9 @@ import pytest
 from anyio.from_thread import start_blocking_portal
 
 import backtrail
+from backtrail.agents import session_tools
 from backtrail.agents.import_sessions import import_sessions
+from backtrail.agents.sessions import session_of
 from fix_captured import CapturedSession
 from fix_transcripts import PROMPTS, SESSIONS, put_session
 
@@ -181,6 +183,18 @@ def test_a_text_is_found_in_this_session_and_in_others(
     other = connected.call("list", session=f"codex/{SESSIONS['codex']}")
     assert PROMPTS["codex"][2] in other
     assert "was captured" in connected.call("list", session="codex/none", fails=True)
+
+
+def test_a_search_says_so_if_there_are_sessions_that_it_does_not_look_through(
+    agent: Agent, store: backtrail.Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    session = session_of(store, agent.session.thread_id)
+    store.thread("codex/newer").save({"messages": [{"role": "user", "content": "said now"}]})
+    assert "said now" in session_tools.find(store, session, "said now", everywhere=True, limit=20)
+    monkeypatch.setattr(session_tools, "SEARCHED", 1)
+    told = session_tools.find(store, session, PROMPTS["claude"][0], everywhere=True, limit=20).splitlines()
+    assert told[0] == "nothing found" and told[1].startswith("looked through the 1 sessions that were used last")
+    assert session_tools.find(store, session, "never said", everywhere=False, limit=20) == "nothing found"
 
 
 def test_the_server_knows_whose_session_it_is(agent: Agent, store: backtrail.Store, tmp_path: Path) -> None:

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import json
 import os
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
 import backtrail
 from fix_captured import CapturedSession
 
+from .conftest import PATIENCE
 from .test_mcp import Agent, agent, connected, store, token_in
 
 __all__ = ["agent", "connected", "store"]
@@ -72,6 +76,48 @@ def test_odd_and_huge_texts_are_refused_and_nothing_changes(connected: Agent, st
         assert len(connected.call("label", fails=True, at="turn 2", text=text or "\0")) < 1000
     assert state(connected, store) == before
     assert connected.call("find", text=HUGE) == "nothing found"
+
+
+def test_lines_that_are_not_of_the_protocol_do_not_end_the_server_and_nothing_else_is_on_stdout(
+    agent: Agent, store: backtrail.Store
+) -> None:
+    def request(id: int, method: str, **params: Any) -> bytes:
+        return json.dumps({"jsonrpc": "2.0", "id": id, "method": method, "params": params}).encode()
+
+    client = {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "x", "version": "1"}}
+    odd_meta = {"x-codex-turn-metadata": "[" * 5000}
+    lines = [
+        b"garbage",
+        b"[" * 100_000,
+        b"\xff\xfe\x00",
+        request(99, "tools/call", name="list", arguments={"session": "\ud800"}),
+        request(1, "initialize", **client),
+        b'{"jsonrpc": "2.0", "method": "notifications/initialized"}',
+        request(2, "no/such/method"),
+        request(3, "tools/call", name="list", arguments=[1, 2]),
+        request(4, "tools/call", name="list", arguments={}, _meta=odd_meta),
+    ]
+    before = state(agent, store)
+    server = subprocess.Popen(
+        [sys.executable, *agent.arguments],
+        cwd=agent.project,
+        env={**os.environ, **agent.variables},
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
+    assert server.stdin is not None and server.stdout is not None
+    server.stdin.write(b"\n".join(lines) + b"\n")
+    server.stdin.flush()
+    told: dict[int, Any] = {}
+    while not told.keys() >= {1, 2, 3, 4}:
+        line = json.loads(server.stdout.readline())  # whatever it is, it is JSON
+        told[line["id"]] = line
+    rest, errors = server.communicate(timeout=PATIENCE)
+    assert (rest, b"Traceback" in errors, server.returncode) == (b"", False, 0)
+    assert "error" in told[2] and "error" in told[3]
+    assert "turn 3" in told[4]["result"]["content"][0]["text"]
+    assert state(agent, store) == before
 
 
 def test_a_plan_is_bound_to_the_contents_of_the_files_and_to_its_own_tool_turn_and_session(

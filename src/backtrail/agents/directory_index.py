@@ -3,14 +3,14 @@
 Each directory has a small thread of the store, with its sessions by agent, the one that came last first. A session is
 noted before anything of it is saved, so none that was captured is missing; one that was noted and never saved is passed
 over. A store whose sessions came into it by other ways gets all notes from them at the first one; a thread of its own
-says that they are complete.
+says that they are complete. Of each agent the last few are noted: if all of those were deleted, others may be left.
 """
 
 from __future__ import annotations
 
 import hashlib
 from pathlib import PurePath
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from backtrail.agents.events import AGENTS, Agent
 from backtrail.errors import Conflict
@@ -32,14 +32,24 @@ def note(store: Store, directory: str, session: str) -> None:
         store.thread(COMPLETE).update({})
 
 
-def find(store: Store, directory: str, agent: Agent | None = None) -> list[str] | None:
-    """The sessions that worked last in a directory, or in one above it; None if the notes are not complete."""
+class Noted(NamedTuple):
+    """The sessions that worked last in a directory, or in one above it, by their threads."""
+
+    sessions: list[str]
+    all: bool  #: no other session ever worked there
+
+
+def find(store: Store, directory: str, agent: Agent | None = None) -> Noted:
+    """What is noted of a directory."""
     found: list[str] = []
+    some_left_out = False
     for above in (directory, *map(str, PurePath(directory).parents)):
         thread = _thread(store, above)
         noted = thread.load() if thread.exists() else {}
-        found += [session for each in AGENTS if agent in (None, each) for session in noted.get(each, [])]
-    return found if found or store.thread(COMPLETE).exists() else None
+        lists = [noted.get(each, []) for each in AGENTS if agent in (None, each)]
+        found += [session for listed in lists for session in listed]
+        some_left_out |= any(len(listed) >= MOST for listed in lists)
+    return Noted(found, not some_left_out and store.thread(COMPLETE).exists())
 
 
 def _thread(store: Store, directory: str) -> Thread[dict[str, Any]]:

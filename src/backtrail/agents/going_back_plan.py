@@ -13,7 +13,7 @@ import msgspec
 
 from backtrail.agents.conversations import CannotFork, Fork
 from backtrail.agents.cut_points import cut_point
-from backtrail.agents.sessions import AgentSession, Turn, sessions
+from backtrail.agents.sessions import AgentSession, Turn, sessions_in
 from backtrail.errors import Conflict, NoCheckpoint
 from backtrail.model import counted
 from backtrail.render.session_turns import known_turn
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from backtrail.store import Store
 
 Action = Literal["rewind", "revert", "undo", "redo"]
-_MANY_SESSIONS = 50  # of the newest ones, those that worked in the same directory are named
 
 
 class Outcome(msgspec.Struct, frozen=True, kw_only=True):
@@ -104,15 +103,9 @@ def notes_on(store: Store, session: AgentSession, turn: Turn, *, files: bool) ->
 
 def _others_since(store: Store, session: AgentSession, since: Checkpoint) -> list[str]:
     """Other sessions that changed files in the same directory after a checkpoint."""
-    found = []
     related = {session.thread_id, *(fork.thread_id for fork in session.thread.forks())}
-    for number, other in enumerate(sessions(store)):
-        head = other.head
-        if number >= _MANY_SESSIONS or head.created_at <= since.created_at:
-            break
-        if other.thread_id not in related and head.custom.get("cwd") == session.cwd:
-            found.append(other.thread_id)
-    return found
+    others = [other for other in sessions_in(store, session.cwd) if other.thread_id not in related]
+    return [other.thread_id for other in others if other.head.created_at > since.created_at]
 
 
 def plan_token(*parts: Any) -> str:

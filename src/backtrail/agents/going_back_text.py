@@ -92,10 +92,21 @@ def _headline(outcome: Outcome) -> str:
     if outcome.action == "rewind":
         return f"{would or 'went back: now before'}{'go back to before' if would else ''} turn {outcome.turn}{files}"
     if outcome.action == "revert":
-        verb = "would take back" if would else "took back"
-        return f"{verb} what turn {outcome.turn} of {session} did to the files{files}"
+        return _revert_headline(outcome)
     way = "back" if outcome.action == "undo" else "forward"
     return f"{f'would go {way}' if would else f'went {way}'} to {session} and its files{files}"
+
+
+def _revert_headline(outcome: Outcome) -> str:
+    turn = f"turn {outcome.turn} of {outcome.session.thread_id}"
+    changes = outcome.changes
+    if changes is None or not (changes or changes.kept):
+        return f"there is nothing to take back: {turn} changed no file, or all are again as they were before it"
+    if not changes:
+        return f"nothing of what {turn} did to the files can be taken back"
+    verb = "would take back" if outcome.dry_run else "took back"
+    kept = f", but for {counted(len(changes.kept), 'file')} that cannot go back" if changes.kept else ""
+    return f"{verb} what {turn} did to the files{kept}"
 
 
 def _indented(text: str) -> Sequence[str]:

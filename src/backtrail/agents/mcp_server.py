@@ -132,7 +132,8 @@ def make_server(open_store: OpenStore, whose: Whose) -> MCPServer[Any]:
 
     @tool(annotations=_READS, structured_output=False)
     def find(ctx: Context[Any, Any], text: str, everywhere: bool = False, limit: Limit = 20) -> str:
-        """Find a text in the messages of this session, or with everywhere in all captured sessions, newest first."""
+        """Find a text in the messages of this session, or with everywhere in the 100 sessions that were used last, of
+        all agents and projects."""
         with asked(ctx) as (store, found):
             return session_tools.find(store, found, text, everywhere=everywhere, limit=limit)
 

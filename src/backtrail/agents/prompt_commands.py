@@ -102,7 +102,8 @@ def _carry_out(store: Store, session: AgentSession, command: Command) -> str:
             keep_untracked="--keep-untracked" in command.flags,
             dry_run=command.dry_run,
         )
-    again = [] if command.dry_run else ["type `backtrail undo` to take it back"]
+    nothing_done = command.dry_run or (command.verb == "revert" and not outcome.changes)
+    again = [] if nothing_done else ["type `backtrail undo` to take it back"]
     return "\n".join([*outcome_lines(outcome), *again])
 
 

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 MAX_TEXT = 40_000  #: characters of one answer: it goes into the agent's context
 _MAX_TURNS = 200
 _MAX_FOUND = 50
-_SEARCHED = 100  # other sessions that a text is looked for in, the newest first
+SEARCHED = 100  #: sessions that a text is looked for in, those that were used last
 _PATIENCE = 20.0  # seconds for which a hook that holds the session is waited for
 _WIDTH = 160
 
@@ -109,15 +109,20 @@ def diff(session: AgentSession, number: int | None, *, until_now: bool) -> str:
 
 
 def find(store: Store, session: AgentSession | None, text: str, *, everywhere: bool, limit: int) -> str:
-    """Messages that contain a text, in this session or in all."""
+    """Messages that contain a text, in this session or in those that were used last."""
     if not text.strip():
         raise InvalidInput("there is no text to look for")
-    found = list(islice(_found(store, session, text, everywhere), max(1, min(limit, _MAX_FOUND))))
-    return bounded(found or ["nothing found"])
+    searched = list(islice(sessions(store), SEARCHED + 1)) if everywhere or session is None else [session]
+    most = max(1, min(limit, _MAX_FOUND))
+    found = list(islice(_found(searched[:SEARCHED], text), most))
+    lines = found or ["nothing found"]
+    if len(searched) > SEARCHED and len(found) < most:
+        lines.append(f"looked through the {SEARCHED} sessions that were used last; `backtrail find` looks through all")
+    return bounded(lines)
 
 
-def _found(store: Store, session: AgentSession | None, text: str, everywhere: bool) -> Iterator[str]:
-    for searched in islice(sessions(store), _SEARCHED) if everywhere or session is None else (session,):
+def _found(among: list[AgentSession], text: str) -> Iterator[str]:
+    for searched in among:
         for one in matching_messages(searched.thread, searched.head, Wanted(text)):
             where = f"{searched.thread_id} message {one.number}, after the prompt {short_text(one.prompt, 60)!r}"
             yield one_line(f"{where}, {one.role}: {one.before}{one.match}{one.after}")

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 from backtrail.agents import directory_index
@@ -16,9 +15,11 @@ from backtrail.agents.events import AGENTS, Agent, check_agent, thread_id
 from backtrail.errors import NotFound
 from backtrail.render.session_turns import Turn, turns_in
 
-__all__ = ["AgentSession", "Turn", "newest_session", "session_of", "sessions"]
+__all__ = ["AgentSession", "Turn", "newest_session", "session_of", "sessions", "sessions_in"]
 
 if TYPE_CHECKING:
+    import datetime as dt
+
     from backtrail.model import Checkpoint, ThreadInfo
     from backtrail.store import Store
     from backtrail.thread import Thread
@@ -115,17 +116,42 @@ def newest_session(store: Store, directory: str | os.PathLike[str], agent: Agent
     """The session that was used last in a directory, or in one above it; None if there is none."""
     real = os.path.realpath(directory)
     noted = directory_index.find(store, real, agent)
-    if noted == []:
-        return None
-    known = [info for id in noted or () for info in store.threads(id, limit=1) if info.id == id and not info.damage]
+    known = _used_last_first(store, noted.sessions)
+    for session in known:
+        if _works_in(session, real):
+            return _gone_on_with(session, known) or session
+    return None if noted.all else _look_through(store, real, agent)
+
+
+def sessions_in(store: Store, directory: str) -> list[AgentSession]:
+    """The sessions that worked last in just this directory, without symlinks, the one that was used last first."""
+    found = _used_last_first(store, directory_index.find(store, directory).sessions)
+    return [session for session in found if session.head.custom.get("cwd") == directory]
+
+
+def _used_last_first(store: Store, threads: list[str]) -> list[AgentSession]:
+    known = [info for id in threads for info in store.threads(id, limit=1) if info.id == id and not info.damage]
     ids = [info.id for info in sorted(known, key=lambda info: info.updated_at, reverse=True)]
-    newest_first = [session for session in (session_of(store, id) for id in ids) if session is not None]
-    # If nothing was noted, or what was is deleted, all sessions are looked through.
-    for session in chain(newest_first, sessions(store, agent)):
-        cwd = session.head.custom.get("cwd")
-        if isinstance(cwd, str) and is_within(real, cwd):
-            return _gone_on_with(session, newest_first) or session
-    return None
+    return [session for session in (session_of(store, id) for id in ids) if session is not None]
+
+
+def _works_in(session: AgentSession, directory: str) -> bool:
+    cwd = session.head.custom.get("cwd")
+    return isinstance(cwd, str) and is_within(directory, cwd)
+
+
+def _look_through(store: Store, directory: str, agent: Agent | None) -> AgentSession | None:
+    """The same by a look at every session: if there are no notes, or all that were noted are deleted."""
+    newest: tuple[dt.datetime, AgentSession] | None = None
+    for prefix in (f"{each}/" for each in AGENTS if agent in (None, each)):
+        after = None
+        while page := store.threads(prefix, limit=_PAGE, after=after):
+            after = page[-1].id
+            for info in page:
+                if info.damage is None and (newest is None or info.updated_at > newest[0]):
+                    session = session_of(store, info.id)
+                    newest = (info.updated_at, session) if session and _works_in(session, directory) else newest
+    return None if newest is None else newest[1]
 
 
 def _gone_on_with(session: AgentSession, others: list[AgentSession]) -> AgentSession | None:

@@ -62,9 +62,21 @@ class CommandContext:
         self.debug = False
 
     @property
+    def named_target(self) -> str | None:
+        """Path or URL of the store that was named: the option, or the environment."""
+        return self.url or os.environ.get("BACKTRAIL_STORE")
+
+    @property
     def target(self) -> str:
-        """Path or URL of the store: the option, the environment, or the default file."""
-        return self.url or os.environ.get("BACKTRAIL_STORE") or DEFAULT_STORE
+        """Path or URL of the store: the one that was named, or the default file."""
+        return self.named_target or DEFAULT_STORE
+
+    @property
+    def agents_target(self) -> str:
+        """Path or URL of the store that was named, or of this user's coding agents."""
+        from backtrail.agents.user_store import store_target
+
+        return self.named_target or store_target()
 
     @contextlib.contextmanager
     def store(
@@ -94,9 +106,14 @@ class CommandContext:
 
     @contextlib.contextmanager
     def thread(self, id: str) -> Iterator[Thread[Any]]:
-        """Open the store, and yield one of its threads."""
-        with self.store() as store:
+        """Open the store that has a thread, and yield it."""
+        with self.store_of(id) as store:
             yield store.thread(id)
+
+    def store_of(self, name: str) -> contextlib.AbstractContextManager[Store]:
+        """Open the store that has the thread of this name, or those whose names begin so: unless a store was named,
+        sessions of coding agents are in the agents' store."""
+        return self.agents_store() if is_agent_thread(name) else self.store()
 
     @contextlib.contextmanager
     def named(self, *words: str | None) -> Iterator[Named]:
@@ -105,13 +122,10 @@ class CommandContext:
         from backtrail.agents.sessions import newest_session, session_of
 
         given = [word for word in words if word is not None]
-        named = self.url or os.environ.get("BACKTRAIL_STORE")
-        name = given[0] if given and (not _TURN.fullmatch(given[0]) or (named and self._has_thread(given[0]))) else None
+        is_name = given and (not _TURN.fullmatch(given[0]) or (self.named_target and self._has_thread(given[0])))
+        name = given[0] if is_name else None
         with contextlib.ExitStack() as stack:
-            if named or (name is not None and not is_agent_thread(name)):
-                store = stack.enter_context(self.store())
-            else:
-                store = stack.enter_context(self.agents_store())
+            store = stack.enter_context(self.agents_store() if name is None else self.store_of(name))
             if name is not None:
                 session = session_of(store, name) if is_agent_thread(name) else None
                 yield Named(store, store.thread(name), session, given[1:])
@@ -133,7 +147,7 @@ class CommandContext:
         import backtrail
         from backtrail.agents.user_store import open_user_store
 
-        if self.url or os.environ.get("BACKTRAIL_STORE"):
+        if self.named_target:
             with self.store(create=create) as store:
                 yield store
             return
@@ -269,7 +283,7 @@ def _complete_thread(ctx: click.Context, _: click.Parameter, incomplete: str) ->
     from backtrail import BacktrailError
 
     try:
-        with context.store() as store:
+        with context.store_of(incomplete) as store:
             found = [info.id for info in store.threads(prefix=incomplete, limit=50)]
     except BacktrailError:
         return []  # a completion has no way to show an error
@@ -390,7 +404,7 @@ def _suggest_thread(context: CommandContext, error: Exception) -> str:
     if not isinstance(error, backtrail.ThreadNotFound):
         return ""
     try:
-        with context.store() as store:
+        with context.store_of(error.thread_id) as store:
             names = [info.id for info in store.threads(limit=1000, newest_first=True)]
     except (backtrail.BacktrailError, OSError):
         return ""  # the first error is the one to report

@@ -85,7 +85,7 @@ class MessageFollower:
         outline = self._thread.outline(at=at, salvage=True)
         key = conversation_key(outline)
         count = next((part.count or 0 for part in outline.parts if part.name == key), 0) if key is not None else 0
-        start = max(0, count - last) if last is not None else self._first_new(key, at, count)
+        start = self._first_new(key, at, count) if last is None else self._first_of(last, key, at, count)
         self._next = count
         if key is None or count == start:
             return
@@ -103,6 +103,21 @@ class MessageFollower:
                 out.print(render_message(message, first + int(part.name), full=self._full))
         for index in sorted(self._printed)[:-_REMEMBERED]:
             del self._printed[index]
+
+    def _first_of(self, last: int, key: str | None, at: Checkpoint, count: int) -> int:
+        """The index of the first of the last messages. Lines of a transcript that are not shown are not counted; as
+        JSON, all are shown."""
+        from backtrail.render.message_parser import parse_message
+
+        start, span = max(0, count - last), last
+        while key is not None and start and last and not self._json:
+            found = self._thread.outline([key], at=at, start=start, stop=count, salvage=True).parts
+            shown = [int(part.name) for part in found if not parse_message(part.value).bookkeeping]
+            if len(shown) >= last:
+                return shown[-last]
+            span *= 2
+            start = max(0, count - span)
+        return start
 
     def _first_new(self, key: str | None, at: Checkpoint, count: int) -> int:
         """The index of the first message that is another than the one that was printed: a rewind may have put new ones

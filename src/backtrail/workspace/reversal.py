@@ -13,11 +13,16 @@ from backtrail.workspace.diff import MAX_TEXT
 from backtrail.workspace.journal import Journal
 from backtrail.workspace.restore import same_item
 from backtrail.workspace.scanner import Scan
-from backtrail.workspace.text_merge import merge
+from backtrail.workspace.text_merge import is_text, merge
 from backtrail.workspace.trees import FILE, Op, TreeEntry
 
 CHANGED_SINCE = "changed since by somebody else"
-OVERLAPS = "changed since, in the same lines or not as text"
+MADE_AND_CHANGED = "was made then, and changed since"
+DELETED_AND_BACK = "was deleted then, and made again since"
+DELETED_SINCE = "deleted since"
+NOT_TEXT = "changed since, and cannot be merged: not a text, or too large"
+MOVING = "changes at this moment"
+OVERLAPS = "changed since in the same lines"
 
 ReadFiles = Callable[[list[tuple[bytes, TreeEntry]]], dict[bytes, bytes]]  # (path, entry) -> contents by ref
 
@@ -42,27 +47,36 @@ class Reversal:
             if same_item(now, op.new):
                 result.append(Op(op.path, now, op.old))
             elif not same_item(now, op.old):
-                merged = await self._merged(op, now, scan)
-                if merged is not None:
+                merged = CHANGED_SINCE if self._read_files is None else await self._merged(op, now, scan)
+                if isinstance(merged, TreeEntry):
                     self.merged.add(op.path)
                     result.append(Op(op.path, now, merged))
                 else:
-                    self.kept.append((op.path, CHANGED_SINCE if self._read_files is None else OVERLAPS))
+                    self.kept.append((op.path, merged))
         return result
 
-    async def _merged(self, op: Op, now: TreeEntry | None, scan: Scan) -> TreeEntry | None:
+    async def _merged(self, op: Op, now: TreeEntry | None, scan: Scan) -> TreeEntry | str:
+        """The path with later changes and without those that are taken back; or why there is no such thing."""
+        assert self._read_files is not None
         before, after = op.old, op.new
-        if self._read_files is None or before is None or after is None or now is None:
-            return None
+        if now is None:
+            return DELETED_SINCE
+        if before is None:
+            return MADE_AND_CHANGED
+        if after is None:
+            return DELETED_AND_BACK
         if any(entry.kind != FILE or entry.size > MAX_TEXT for entry in (before, after, now)):
-            return None
+            return NOT_TEXT
         stored = await self._journal.contents((before, after))
         found = self._read_files([(op.path, now)])
         if now.ref not in found:
-            return None  # it changes at this moment
-        content = merge(stored[after.ref], found[now.ref], stored[before.ref])
+            return MOVING
+        texts = stored[after.ref], found[now.ref], stored[before.ref]
+        if not all(map(is_text, texts)):
+            return NOT_TEXT
+        content = merge(*texts)
         if content is None:
-            return None
+            return OVERLAPS
         id = self._journal.blob_id(content)
         scan.blobs[id] = self._journal.wrap(id, content)
         mode = before.mode if now.mode == after.mode else now.mode

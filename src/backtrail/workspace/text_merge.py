@@ -7,11 +7,13 @@ from collections.abc import Sequence
 from backtrail.sequence_diff import Span, spans
 
 
+def is_text(data: bytes) -> bool:
+    """True if data can be merged by its lines."""
+    return b"\0" not in data
+
+
 def merge(base: bytes, one: bytes, other: bytes) -> bytes | None:
-    """`base` with the changes from it to `one` and to `other`; None if they overlap, or if one of the three is not
-    text."""
-    if any(b"\0" in text for text in (base, one, other)):
-        return None
+    """The text `base` with the changes from it to `one` and to `other`; None if they overlap."""
     lines = [text.splitlines(keepends=True) for text in (base, one, other)]
     merged = _merge(*lines)
     return None if merged is None else b"".join(merged)

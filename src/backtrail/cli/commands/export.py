@@ -44,7 +44,7 @@ def command(context: CommandContext, thread: str, at: str, format: str | None, o
     from backtrail.export import write_file
     from backtrail.render.checkpoint_export import export_checkpoint, format_of
 
-    with context.store() as store:
+    with context.store_of(thread) as store:
         handle: Thread[Any] = store.thread(thread)
         checkpoint = handle.get(at)
         format = format or format_of(output)

@@ -39,7 +39,7 @@ def command(
         raise click.UsageError("--text looks into messages, the others at checkpoints: ask for one of them at a time.")
     fields = dict(map(_parse_field, custom))
     found: list[tuple[Checkpoint, int | None, str]] = []
-    with context.store() as store:
+    with context.store_of(prefix) as store:
         for thread in _threads(store, prefix):
             if text is not None:
                 found += _matching_messages(thread, text)

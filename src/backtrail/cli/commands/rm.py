@@ -11,6 +11,7 @@ from backtrail.cli.context import (
     CommandContext,
     confirm,
     dry_run_option,
+    is_agent_thread,
     print_line,
     with_context,
     yes_option,
@@ -37,7 +38,9 @@ def command(context: CommandContext, threads: tuple[str, ...], at: str | None, d
 
     if at is not None and len(threads) > 1:
         raise click.UsageError("--at takes one thread.")
-    with context.store() as store:
+    if len({is_agent_thread(name) for name in threads}) > 1 and not context.named_target:
+        raise click.UsageError("sessions of coding agents are in a store of their own: delete them by themselves.")
+    with context.store_of(threads[0]) as store:
         handles: list[Thread[Any]] = [store.thread(name) for name in threads]
         for handle in handles:
             if not handle.exists():

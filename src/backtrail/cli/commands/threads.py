@@ -14,7 +14,7 @@ from backtrail.model import Kind
 @click.command(
     cls=Command,
     epilog="\b\nExamples:\n  backtrail threads\n  backtrail threads support- --limit 20\n"
-    "  backtrail threads --kind session --json",
+    "  backtrail threads --kind session --json\n  backtrail threads claude/      sessions of a coding agent",
 )
 @prefix_argument
 @page_limit_option
@@ -23,7 +23,7 @@ from backtrail.model import Kind
 @with_context
 def command(context: CommandContext, prefix: str, limit: int, kind: Kind | None, by_name: bool) -> None:
     """List threads whose name starts with PREFIX, newest first."""
-    with context.store() as store:
+    with context.store_of(prefix) as store:
         found = store.threads(prefix, limit=limit + 1, kind=kind, newest_first=not by_name)
         namespaces = [] if found or prefix or kind else namespaces_of(store)
     print_page(

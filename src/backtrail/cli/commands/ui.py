@@ -19,7 +19,7 @@ _LOOPBACK = ("127.0.0.1", "localhost", "::1")
 
 @click.command(
     cls=Command,
-    epilog="\b\nExamples:\n  backtrail ui\n  backtrail ui --read-only --port 8080\n"
+    epilog="\b\nExamples:\n  backtrail ui\n  backtrail ui --agents\n  backtrail ui --read-only --port 8080\n"
     "  BACKTRAIL_UI_TOKEN=… backtrail ui --host 0.0.0.0 --allow-host backtrail.example.com --no-browser",
 )
 @click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on.")
@@ -32,6 +32,7 @@ _LOOPBACK = ("127.0.0.1", "localhost", "::1")
     help="A file with the access token (default: BACKTRAIL_UI_TOKEN, else a generated one).",
 )
 @click.option("--allow-host", multiple=True, metavar="NAME", help="Another host name to accept.")
+@click.option("--agents", is_flag=True, help="Show the sessions of your coding agents.")
 @click.option("--read-only", is_flag=True, help="Refuse every change from the inspector.")
 @click.option("--metrics", is_flag=True, help="Answer /metrics in the form of Prometheus, with the token.")
 @click.option("--browser/--no-browser", default=True, help="Open the page in a browser, if there is a display.")
@@ -42,6 +43,7 @@ def command(
     port: int,
     token_file: Path | None,
     allow_host: tuple[str, ...],
+    agents: bool,
     read_only: bool,
     metrics: bool,
     browser: bool,
@@ -67,10 +69,10 @@ def command(
     from backtrail.server import application
 
     token = token or secrets.token_urlsafe(32)
-    with context.store() as store, _listen(host, port) as socket:
+    with context.agents_store() if agents else context.store() as store, _listen(host, port) as socket:
         bound = socket.getsockname()[1]
         hosts = {*_LOOPBACK, *allow_host} | ({host} if host not in ("0.0.0.0", "::") else set())  # noqa: S104
-        name = public_url(context.target)
+        name = public_url(context.agents_target if agents else context.target)
         app = application(store, token=token, name=name, hosts=hosts, read_only=read_only, metrics=metrics)
         shown = f"[{host}]" if ":" in host else "127.0.0.1" if host == "0.0.0.0" else host  # noqa: S104
         codes = app.state.codes
@@ -82,7 +84,7 @@ def command(
             context.print_json({"url": link(), "port": bound, "token": token, "read_only": read_only})
         else:
             codes.on_used = lambda: click.echo(f"  opened; for another browser: {link()}")
-            click.echo(f"backtrail inspector of {public_url(context.target)}{' (read-only)' if read_only else ''}")
+            click.echo(f"backtrail inspector of {name}{' (read-only)' if read_only else ''}")
             click.echo(click.style(f"  {link()}", bold=True))
             click.echo("  Ctrl-C stops it")
         if browser and not context.json and _has_display():

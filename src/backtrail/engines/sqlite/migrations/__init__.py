@@ -12,7 +12,6 @@ from __future__ import annotations
 import sqlite3
 import time
 from collections.abc import Iterator, Sequence
-from pkgutil import get_data
 
 SCRIPTS: Sequence[str] = ("0001_first.sql",)
 
@@ -59,6 +58,8 @@ def statements(script: str) -> Iterator[str]:
 
 
 def _read(script: str) -> str:
-    data = get_data(__name__, script)  # importlib.resources would import zipfile first, at every start of a process
+    from pkgutil import get_data  # not at every start of a process; and importlib.resources would import zipfile
+
+    data = get_data(__name__, script)
     assert data is not None
     return data.decode()
