@@ -19,8 +19,8 @@ def command_page() -> str:
     lines = [
         "# Every command",
         "",
-        "Generated from the program: usage and options of each command. [The command line](../cli.md) explains them, with",
-        "examples and output. Every command also takes `-s/--store`, `--json`, `--debug` and `-h/--help`.",
+        "Generated from the program: usage and options of each command. [The command line](../cli.md) explains them,",
+        "with examples and output. Every command also takes `-s/--store`, `--json`, `--debug` and `-h/--help`.",
         "",
     ]
     section = ""

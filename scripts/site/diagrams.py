@@ -30,7 +30,7 @@ SETTINGS = {
     "startOnLoad": False,
     "theme": "base",
     "fontFamily": "sans-serif",
-    "flowchart": {"htmlLabels": False, "padding": 14},
+    "flowchart": {"htmlLabels": False, "padding": 14, "wrappingWidth": 420},
     "htmlLabels": False,
     "themeVariables": {
         "mainBkg": BOX,

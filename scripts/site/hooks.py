@@ -2,6 +2,7 @@
 
 - Pages that no file has: all commands, all HTTP operations, and the project's own files (changelog, licence, …).
 - Links of a page to files outside of docs/ lead to those pages; what is no page of the site is only named.
+- Names of tests in tables may break where their parts end.
 - Diagrams are drawings of the repository (`make diagrams`), put into the page: no script draws them.
 - A built page that would load anything from elsewhere is an error.
 """
@@ -29,6 +30,9 @@ PROJECT_PAGES = {
     "SECURITY.md": "reporting.md",
     "LICENSE": "license.md",
 }
+_CELL = re.compile(r"<td.*?</td>", re.DOTALL)
+_LONG_CODE = re.compile(r"<code>[^<]{32,}</code>")
+_BREAKS = re.compile(r"(?<=\w)(/|::|_)(?=\w)")
 _LINK = re.compile(r"(?<!!)\[((?:[^\[\]]|\[[^\]]*\])*)\]\(([^)\s]+)\)")
 
 
@@ -86,6 +90,11 @@ def _figure(source: str, page: Page) -> str:
     if drawing is None:
         raise PluginError(f"{page.file.src_uri} has a diagram that was not drawn: run `make diagrams`")
     return f'<div class="diagram" markdown="0">\n{drawing}\n</div>'
+
+
+def on_page_content(html: str, page: Page, config: MkDocsConfig, files: Files) -> str:
+    """Let long names in tables break where their parts end, so that a table with names of tests fits a page."""
+    return _CELL.sub(lambda cell: _LONG_CODE.sub(lambda code: _BREAKS.sub(r"\1<wbr>", code[0]), cell[0]), html)
 
 
 def on_post_build(config: MkDocsConfig) -> None:
