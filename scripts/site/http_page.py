@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from typing import Any
 
@@ -74,7 +75,9 @@ def _fields(fields: dict[str, Any], required: Any) -> Iterator[str]:
     yield "| field | type | default |"
     yield "| --- | --- | --- |"
     for name, schema in fields.items():
-        default = "required" if name in required else f"`{schema['default']!r}`" if "default" in schema else ""
+        default = (
+            "required" if name in required else f"`{json.dumps(schema['default'])}`" if "default" in schema else ""
+        )
         yield f"| `{name}` | {_type(schema)} | {default} |"
 
 

@@ -22,7 +22,7 @@ LINKED = [*PAGES, ROOT / "CHANGELOG.md"]
 TEXT = "\n".join(page.read_text() for page in PAGES)
 #: Pages that only the site has; scripts/site makes them.
 GENERATED = {"docs/reference/commands.md", "docs/reference/http.md"}
-NO_COMMANDS = {"backtrail ring 1"}  # the first line of a key ring
+NO_COMMANDS = ("backtrail ring 1",)  # the first line of a key ring
 NOUNS = [
     backtrail.Store,
     backtrail.Thread,
@@ -165,7 +165,7 @@ def test_every_command_and_option_in_the_docs_exists(name: str, section: str) ->
 @pytest.mark.parametrize("page", PAGES, ids=_name)
 def test_every_command_that_a_page_names_exists(page: Path) -> None:
     for name, rest in re.findall(r"`backtrail ([a-z]+)((?: [^`]*)?)`", _without_code_blocks(page.read_text())):
-        if f"backtrail {name}{rest}" in NO_COMMANDS:
+        if f"backtrail {name}{rest}".startswith(NO_COMMANDS):
             continue
         command = group.get_command(click.Context(group), name)
         assert command is not None, f"backtrail {name}"
