@@ -4,6 +4,7 @@
 - Links of a page to files outside of docs/ lead to those pages; what is no page of the site is only named.
 - Names of tests in tables may break where their parts end.
 - Diagrams are drawings of the repository (`make diagrams`), put into the page: no script draws them.
+- A picture with a dark variant follows the reader's choice of light and dark.
 - A built page that would load anything from elsewhere is an error.
 """
 
@@ -33,6 +34,7 @@ PROJECT_PAGES = {
 _CELL = re.compile(r"<td.*?</td>", re.DOTALL)
 _LONG_CODE = re.compile(r"<code>[^<]{32,}</code>")
 _BREAKS = re.compile(r"(?<=\w)(/|::|_)(?=\w)")
+_PICTURE = re.compile(r'<picture>\s*<source [^>]*srcset="([^"]+)">\s*<img src="([^"]+)" (alt="[^"]*")>\s*</picture>')
 _LINK = re.compile(r"(?<!!)\[((?:[^\[\]]|\[[^\]]*\])*)\]\(([^)\s]+)\)")
 
 
@@ -54,6 +56,7 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
         at = Path()
     depth = len(Path(page.file.src_uri).parts) - 1
     markdown = _LINK.sub(lambda link: _link(link, at, depth, files), markdown)
+    markdown = _PICTURE.sub(r'<img src="\2#only-light" \3><img src="\1#only-dark" \3>', markdown)
     return MERMAID.sub(lambda block: _figure(block[1], page), markdown)
 
 
