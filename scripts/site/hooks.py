@@ -46,6 +46,7 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
         pages[page] = f"# Licence\n\n```text\n{text}```\n" if source == "LICENSE" else text
     for page, text in pages.items():
         files.append(File.generated(config, page, content=text))
+    files.append(File.generated(config, "icon.svg", abs_src_path=str(ROOT / "src/backtrail/server/static/icon.svg")))
     return files
 
 
