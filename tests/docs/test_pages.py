@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import inspect
 import re
+import shlex
 from collections import Counter
 from pathlib import Path
 
@@ -22,7 +23,7 @@ LINKED = [*PAGES, ROOT / "CHANGELOG.md"]
 TEXT = "\n".join(page.read_text() for page in PAGES)
 #: Pages that only the site has; scripts/site makes them.
 GENERATED = {"docs/reference/commands.md", "docs/reference/http.md"}
-NO_COMMANDS = ("backtrail ring 1",)  # the first line of a key ring
+NO_COMMANDS = ("ring 1",)  # the first line of a key ring
 NOUNS = [
     backtrail.Store,
     backtrail.Thread,
@@ -162,12 +163,34 @@ def test_every_command_and_option_in_the_docs_exists(name: str, section: str) ->
         assert member in command.commands, f"backtrail {name} {member}"
 
 
+def _invocations(text: str) -> list[list[str]]:
+    """The words after `backtrail` of each command in inline code and in consoles, without options of the group."""
+    inline = re.findall(r"`backtrail ((?:-s \S+ )?[a-z]+(?: [^`]*)?)`", _without_code_blocks(text))
+    typed = re.findall(r"^\$ (?:\w+=\S+ )*backtrail (.+)$", text, re.MULTILINE)
+    lines = [re.split(r"\s{2,}|\s[|>&#]", line)[0] for line in (*inline, *typed) if not line.startswith(NO_COMMANDS)]
+    return [shlex.split(re.sub(r"^(-s \S+|--json)\s+", "", line)) for line in lines]
+
+
 @pytest.mark.parametrize("page", PAGES, ids=_name)
-def test_every_command_that_a_page_names_exists(page: Path) -> None:
-    for name, rest in re.findall(r"`backtrail ([a-z]+)((?: [^`]*)?)`", _without_code_blocks(page.read_text())):
-        if f"backtrail {name}{rest}".startswith(NO_COMMANDS):
+def test_every_command_that_a_page_names_exists_with_its_options_and_arguments(page: Path) -> None:
+    for name, *words in _invocations(page.read_text()):
+        if name.startswith("-"):
             continue
         command = group.get_command(click.Context(group), name)
         assert command is not None, f"backtrail {name}"
-        for option in re.findall(r"(?<=\s)--[a-z][a-z-]*", rest):
-            assert option in _options(command) | _options(group), f"backtrail {name}{rest}"
+        for option in re.findall(r"(?<=\s)--[a-z][a-z-]*", f" {' '.join(words)}"):
+            assert option in _options(command) | _options(group), f"backtrail {name} {words}"
+        while words and isinstance(command, click.Group) and words[0] in command.commands:
+            command, words = command.commands[words[0]], words[1:]
+        assert "unexpected extra argument" not in _refusal(command, words), f"backtrail {name} {words}"
+
+
+def _refusal(command: click.Command, words: list[str]) -> str:
+    """Why the command refuses these words; nothing if it takes them."""
+    try:
+        command.make_context(command.name, list(words))
+    except click.UsageError as error:
+        return error.message
+    except click.exceptions.Exit:  # --help
+        return ""
+    return ""
