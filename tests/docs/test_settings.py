@@ -70,7 +70,7 @@ def test_the_defaults_of_a_mirror_are_those_of_the_code() -> None:
         ("Of Redis", (RedisEngine,)),
         ("Of PostgreSQL", (PostgresEngine,)),
     ],
-    ids=["files", "redis", "postgres"],
+    ids=["files", "Redis", "PostgreSQL"],
 )
 def test_the_defaults_of_engines_are_those_of_the_code(title: str, engines: tuple[type, ...]) -> None:
     parameters = {
