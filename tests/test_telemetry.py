@@ -228,6 +228,30 @@ def test_servers_have_the_names_that_the_conventions_give_them(
     assert {(span.attributes or {})["db.system.name"] for span in collected.spans} == {system}
 
 
+def test_durations_have_bounds_that_tell_a_commit_from_another(collected: Collected) -> None:
+    with backtrail.open("memory:") as store:
+        store.thread("t").save({"n": 1})
+    (commit,) = collected.metrics()["db.client.operation.duration"]
+    assert commit.explicit_bounds[:4] == (0.0001, 0.00025, 0.0005, 0.001)
+
+
+def test_an_older_opentelemetry_that_takes_no_advice_is_used_as_it_is(
+    collected: Collected, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class OldMeter:
+        def __init__(self, meter: metrics.Meter) -> None:
+            self.create_counter = meter.create_counter
+            self._meter = meter
+
+        def create_histogram(self, name: str, unit: str = "", description: str = "") -> metrics.Histogram:
+            return self._meter.create_histogram(name, unit, description)
+
+    monkeypatch.setattr(metrics, "get_meter", lambda name: OldMeter(collected.meters.get_meter(name)))
+    with backtrail.open("memory:") as store:
+        store.thread("t").save({"n": 1})
+    assert collected.total("db.client.operation.duration") == 1
+
+
 def test_an_observed_store_shares_commits_as_any_other(collected: Collected, tmp_path: Path) -> None:
     with backtrail.open(tmp_path / "s.db") as store:
         assert capability(store._core.context.engine, SharesCommits) is not None

@@ -8,6 +8,7 @@ generative AI where these have one.
 
 from __future__ import annotations
 
+import inspect
 import sys
 import time
 from collections.abc import Coroutine, Iterator
@@ -18,7 +19,7 @@ from backtrail.errors import Conflict
 from backtrail.model import Checkpoint
 
 if TYPE_CHECKING:
-    from opentelemetry.metrics import Histogram
+    from opentelemetry.metrics import Histogram, Meter
     from opentelemetry.trace import Span, SpanKind
 
 T = TypeVar("T")
@@ -64,18 +65,8 @@ class Telemetry:
         self._trace = trace
         self._tracer = trace.get_tracer(SCOPE)
         meter = metrics.get_meter(SCOPE)
-        self._operations = meter.create_histogram(
-            "backtrail.operation.duration",
-            unit="s",
-            description="duration of operations on threads",
-            explicit_bucket_boundaries_advisory=_BOUNDS,
-        )
-        self._commits = meter.create_histogram(
-            "db.client.operation.duration",
-            unit="s",
-            description="duration of commits",
-            explicit_bucket_boundaries_advisory=_BOUNDS,
-        )
+        self._operations = _durations(meter, "backtrail.operation.duration", "duration of operations on threads")
+        self._commits = _durations(meter, "db.client.operation.duration", "duration of commits")
         self._written = meter.create_histogram(
             "backtrail.save.written", unit="By", description="bytes that a save wrote"
         )
@@ -134,6 +125,14 @@ class Telemetry:
         labels = {"error.type": reason}
         self._retries.add(1, labels)
         self._trace.get_current_span().add_event("backtrail.retry", labels)
+
+
+def _durations(meter: Meter, name: str, description: str) -> Histogram:
+    """A histogram of seconds. OpenTelemetry before 1.30 takes no advice on its bounds: a view can set them there."""
+    advice: dict[str, Any] = {}
+    if "explicit_bucket_boundaries_advisory" in inspect.signature(meter.create_histogram).parameters:
+        advice = {"explicit_bucket_boundaries_advisory": _BOUNDS}
+    return meter.create_histogram(name, unit="s", description=description, **advice)
 
 
 def system(engine: str) -> str:
