@@ -95,6 +95,16 @@ def test_every_link_and_picture_leads_somewhere(page: Path) -> None:
         assert not anchor or anchor in _anchors(there), target
 
 
+def test_the_figures_of_the_readme_are_those_of_the_comparison() -> None:
+    def table(page: str) -> list[str]:
+        text = (ROOT / page).read_text().replace("`", "")
+        found = re.search(r"^\| \| a save at step 1,600 \|.*\n((?:\|.*\n)+)", text, re.MULTILINE)
+        assert found is not None, page
+        return found[1].splitlines()
+
+    assert table("README.md") == table("docs/comparison.md")
+
+
 def test_every_page_is_reached_from_the_first() -> None:
     """README.md leads to the first page of the site, and that to all others, for those who read them without a site."""
     assert "(docs/index.md" in (ROOT / "README.md").read_text()
