@@ -12,6 +12,8 @@ FRAMES_READY := $(FRAMES)/.ready
 NEWEST := .venv-adapters-newest
 SUITES := .venv-suites
 SUITES_READY := $(SUITES)/.ready
+DOCS   := .venv-docs
+DOCS_READY := $(DOCS)/.ready
 PIP    := -m pip install --quiet --disable-pip-version-check
 
 # Test files are spread over the processor's cores, each file in one process; JOBS=0 runs all of them in one. They keep
@@ -19,7 +21,7 @@ PIP    := -m pip install --quiet --disable-pip-version-check
 JOBS   ?= logical
 SPREAD := -n $(JOBS) --dist loadfile --no-loadscope-reorder
 
-.PHONY: help test test-fast test-nightly test-adapters test-adapters-newest test-suites test-agents browser axe shells pictures demo bench bench-quick bench-adapters bench-growth fuzz simulate several-processes run-kills lint format types layers check clean
+.PHONY: help test test-fast test-nightly test-adapters test-adapters-newest test-suites test-agents browser axe shells docs diagrams pictures demo bench bench-quick bench-adapters bench-growth fuzz simulate several-processes run-kills lint format types layers check clean
 .DELETE_ON_ERROR:
 
 help:
@@ -39,6 +41,8 @@ help:
 	@echo "make simulate       a mirror in a simulated world, for SEEDS=1000 seeds from START=0; SEED=14 shrinks and tells one"
 	@echo "make several-processes  rounds of processes that see different parts of a mirror: ROUNDS=100"
 	@echo "make run-kills      durable runs whose processes are killed at random instants: KILLS=2000 over all engines"
+	@echo "make docs           the site, in build/site: strictly, offline, every link checked"
+	@echo "make diagrams       the drawings of the docs' diagrams, after one was changed; fetches Mermaid from npm"
 	@echo "make pictures       the pictures of the docs, from a demo store"
 	@echo "make lint           ruff check and ruff format --check"
 	@echo "make format         ruff format, and the fixes ruff is sure of"
@@ -73,6 +77,12 @@ $(SUITES_READY): pyproject.toml tests/adapters/requirements.txt tests/adapters/c
 		--requirement tests/adapters/requirements.txt --requirement tests/adapters/suites/requirements.txt
 	touch $@
 
+# The site is made of the pages, the docstrings and the commands: the package is there, without its extras.
+$(DOCS_READY): pyproject.toml scripts/site/requirements.txt scripts/site/constraints.txt
+	test -x $(DOCS)/bin/python || $(PYTHON) -m venv $(DOCS)
+	$(DOCS)/bin/python $(PIP) --constraint scripts/site/constraints.txt --editable . --requirement scripts/site/requirements.txt
+	touch $@
+
 # The inspector is tested in a real Chromium: Debian's, where this machine lets us install it.
 browser:
 	@test -n "$$BACKTRAIL_CHROMIUM" || command -v chromium >/dev/null || command -v chromium-browser >/dev/null || { \
@@ -100,6 +110,19 @@ shells:
 		else \
 			echo "no zsh or fish, and not root to install them: their tests of completion will fail"; \
 		fi; }
+
+# A warning is an error: a link or an anchor that leads nowhere, a page that is in no menu, a load from elsewhere.
+docs: $(DOCS_READY)
+	NO_MKDOCS_2_WARNING=1 $(DOCS)/bin/python -m mkdocs build --strict
+	@echo "the site is in build/site: open build/site/index.html"
+
+MERMAID := build/mermaid/mermaid.min.js
+$(MERMAID):
+	mkdir -p build/mermaid
+	cd build/mermaid && npm pack --silent mermaid@12.3.0 && tar xzf mermaid-12.3.0.tgz --strip-components 2 package/dist/mermaid.min.js
+
+diagrams: $(READY) browser $(MERMAID)
+	$(BIN)/python -m scripts.site.diagrams
 
 # The pictures of the docs, from a demo store.
 pictures: $(READY) browser
@@ -189,7 +212,7 @@ types: $(READY) $(FRAMES_READY)
 layers: $(READY)
 	$(BIN)/lint-imports
 
-check: test lint types layers
+check: test lint types layers docs
 
 clean:
-	rm -rf $(VENV) $(BENCH) $(FRAMES) $(NEWEST) $(SUITES) .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis build dist
+	rm -rf $(VENV) $(BENCH) $(FRAMES) $(NEWEST) $(SUITES) $(DOCS) .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis build dist

@@ -31,7 +31,10 @@ def _leave(namespace: dict[str, Any]) -> None:
 pytest_collect_file = Sybil(
     parsers=[PythonCodeBlockParser(), SkipParser()],
     patterns=["README.md", "CONTRIBUTING.md", "docs/*.md"],
-    excludes=["docs/adapters.md"],  # its programs need the frameworks: tests/adapters runs them where those are
+    excludes=[
+        "docs/adapters.md",  # its programs need the frameworks: tests/adapters runs them where those are
+        "docs/observability.md",  # sets what a process can set only once: tests/test_telemetry.py runs it in its own
+    ],
     setup=_enter,
     teardown=_leave,
 ).pytest()

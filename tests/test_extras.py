@@ -17,7 +17,7 @@ ROOT = Path(__file__).parent.parent
 EXTRAS = set(tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"])
 TEXTS = [
     *ROOT.glob("*.md"),
-    *(ROOT / "docs").glob("*.md"),
+    *(ROOT / "docs").rglob("*.md"),
     *(ROOT / "src").rglob("*.py"),
     *(ROOT / "src/backtrail/server/static").glob("*.js"),  # not what others wrote, in vendor/
 ]
@@ -55,5 +55,5 @@ def test_every_hint_to_install_names_extras_of_the_package(path: Path) -> None:
 
 @pytest.mark.parametrize("extra", sorted(EXTRAS - {"dev"}))
 def test_every_extra_is_documented(extra: str) -> None:
-    docs = "".join(path.read_text() for path in [ROOT / "README.md", *(ROOT / "docs").glob("*.md")])
+    docs = "".join(path.read_text() for path in [ROOT / "README.md", *(ROOT / "docs").rglob("*.md")])
     assert re.search(rf"(?<![\w-]){extra}(?![\w-])", docs)

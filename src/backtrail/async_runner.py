@@ -9,6 +9,7 @@ engine that suspends, calls are awaited.
 
 from __future__ import annotations
 
+import contextvars
 import threading
 from collections.abc import AsyncIterator, Callable, Coroutine, Generator
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -17,6 +18,7 @@ from backtrail.engines.base import Engine
 from backtrail.engines.capabilities import SharesCommits, capability
 from backtrail.engines.coroutines import finish, finish_all
 from backtrail.errors import InvalidInput
+from backtrail.history.observation import ObservedEngine
 
 if TYPE_CHECKING:
     from asyncio import AbstractEventLoop, Future
@@ -53,6 +55,7 @@ class AsyncRunner:
         blocking = engine.properties.blocking
         self._pool = ThreadPoolExecutor(max_workers=16, thread_name_prefix="backtrail") if blocking else None
         self._shares = capability(engine, SharesCommits) is not None
+        self._observed = blocking and capability(engine, ObservedEngine) is not None
         self._guard = threading.Lock()
         self._driving = False
         self._waiting: list[tuple[Coroutine[Any, Any, Any], Future[Any]]] = []
@@ -61,6 +64,8 @@ class AsyncRunner:
         require_loop(coroutine)
         if self._pool is None:
             return await coroutine
+        if self._observed:
+            coroutine = _InContext(coroutine)
         going = self._pool.submit(finish, coroutine)
         try:
             return await self._wrap(going)
@@ -73,6 +78,8 @@ class AsyncRunner:
         if self._pool is None or not self._shares:
             return await self(coroutine)
         loop = require_loop(coroutine)
+        if self._observed:
+            coroutine = _InContext(coroutine)
         outcome: Future[T] = loop.create_future()
         with self._guard:
             self._waiting.append((coroutine, outcome))
@@ -118,6 +125,27 @@ def _deliver(deliveries: list[Delivery]) -> None:
             outcome.set_exception(error)
         else:
             outcome.set_result(value)
+
+
+class _InContext(Coroutine[Any, Any, T]):
+    """A coroutine that runs in the context of the task that made it, whatever thread it runs in: its spans belong to
+    that task's span, and not to one of another coroutine that shares its commit."""
+
+    def __init__(self, work: Coroutine[Any, Any, T]) -> None:
+        self._work = work
+        self._context = contextvars.copy_context()
+
+    def __await__(self) -> Generator[Any, Any, T]:
+        return self._work.__await__()
+
+    def send(self, value: Any, /) -> Any:
+        return self._context.run(self._work.send, value)
+
+    def throw(self, *error: Any) -> Any:
+        return self._context.run(self._work.throw, *error)
+
+    def close(self) -> None:
+        self._context.run(self._work.close)
 
 
 class AwaitableList(Coroutine[Any, Any, list[T]]):

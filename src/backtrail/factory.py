@@ -18,10 +18,12 @@ from backtrail.engines.namespace import check_namespace, in_namespace
 from backtrail.engines.server_url import public_url
 from backtrail.errors import InvalidInput
 from backtrail.history.context import Context
+from backtrail.history.observation import ObservedEngine
 from backtrail.history.retention import check_retention
 from backtrail.options import Options
 from backtrail.replicate.settings import OPTIONS as SETTINGS
 from backtrail.replicate.settings import Settings
+from backtrail.telemetry import activate as activate_telemetry
 
 MIRROR_OPTIONS = SETTINGS | {"replica"}
 
@@ -85,14 +87,17 @@ def open_context(target: Any, options: dict[str, Any], *, asynchronous: bool) ->
     own_paths = _paths_of(target)
     if mirrored is not None and isinstance(settings.spool, str | os.PathLike):
         own_paths.append(Path(os.path.realpath(settings.spool)))
+    telemetry = activate_telemetry()
+    seen = in_namespace(engine, namespace)
     context = Context(
-        in_namespace(engine, namespace),
+        seen if telemetry is None else ObservedEngine(seen, telemetry),
         types=types,
         frames=frames,
         detect=detect,
         retention=retention,
         keys=keys,
         budget=budget,
+        telemetry=telemetry,
         blob_finders={"workspace": _find_files},
         own_paths=[os.fspath(path) for path in own_paths],
         place=_place(target, engine, ours | theirs),

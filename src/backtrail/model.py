@@ -28,12 +28,12 @@ class Checkpoint(msgspec.Struct, frozen=True, kw_only=True):
 
     id: str  #: a time-ordered UUID
     thread_id: str  #: the thread that wrote it (for a fork's inherited history, the thread it was forked from)
-    parent_id: str | None
-    step: int
-    created_at: dt.datetime
-    label: str | None = None
+    parent_id: str | None  #: the checkpoint before it; None for the first
+    step: int  #: its number in the history: 1, 2, 3, …
+    created_at: dt.datetime  #: in UTC
+    label: str | None = None  #: a name of yours; any call takes it for the checkpoint
     tags: tuple[str, ...] = ()
-    custom: dict[str, Any] = {}
+    custom: dict[str, Any] = {}  #: fields of yours; `find` looks for them
     size: int = 0  #: encoded bytes of the whole state
     written: int = 0  #: bytes that saving it wrote
     files: str | None = None  #: id of the file snapshot that belongs to it
@@ -49,12 +49,12 @@ class ThreadInfo(msgspec.Struct, frozen=True, kw_only=True):
     """One thread of a listing; no state is read for it."""
 
     id: str
-    kind: str
+    kind: str  #: "thread", "session", "run" or "workspace"
     head: str  #: id of the checkpoint that the thread is at
-    step: int
+    step: int  #: of the head
     count: int  #: checkpoints that the thread itself wrote and still has
-    created_at: dt.datetime
-    updated_at: dt.datetime
+    created_at: dt.datetime  #: when it was created; of a fork, when it was made
+    updated_at: dt.datetime  #: of its last change
     size: int  #: encoded bytes of the state at the head
     version: int = 0  #: grows by one with every change of the thread: saves, moves of the head, annotations, deletions
     damage: str | None = None  #: why the thread cannot be read; then only its id is sure, and `head` is empty
@@ -175,8 +175,8 @@ class Retention(msgspec.Struct, frozen=True, kw_only=True):
     keep_last: int | None = None  #: newest checkpoints to keep per thread
     max_age: dt.timedelta | None = None  #: older checkpoints may be deleted
     ttl: dt.timedelta | None = None  #: a thread that has been idle for that long may be deleted
-    keep_labelled: bool = True
-    keep_tags: tuple[str, ...] = ()
+    keep_labelled: bool = True  #: keep checkpoints with a label
+    keep_tags: tuple[str, ...] = ()  #: keep checkpoints with one of these tags
     undo_window: dt.timedelta = dt.timedelta(days=7)  #: abandoned steps stay for that long
     finished_runs: dt.timedelta | None = dt.timedelta(days=30)  #: a run may be deleted so long after it has finished
 
@@ -210,7 +210,7 @@ class Budget(msgspec.Struct, frozen=True, kw_only=True):
     bytes: int = 2**30  #: of the state, as `Checkpoint.size` tells it; the same again to unpack it
     values: int = 20_000_000  #: dicts, lists and values of other types than text, numbers and bytes
     pieces: int = 1_000_000  #: ranges of rows that long lists are read from
-    seconds: float = 300.0
+    seconds: float = 300.0  #: of time, looked at between two parts of a load
 
     def __post_init__(self) -> None:
         for name in ("bytes", "values", "pieces", "seconds"):

@@ -18,6 +18,7 @@ import msgspec
 
 from backtrail.engines.base import Commit, Engine
 from backtrail.errors import InvalidInput, Unavailable
+from backtrail.telemetry import count_retry
 
 T = TypeVar("T")
 _TRIED = re.compile(r"connection to server (?:at|on socket) ")
@@ -86,8 +87,7 @@ async def retry_interrupted(
     fail_fast: Callable[[], bool] | None = None,
 ) -> tuple[T, bool]:
     """Repeat `attempt` while it is interrupted. Returns the answer, and True if an earlier answer may have been lost.
-    If
-    `fail_fast` is given and true, a refused connection is final."""
+    If `fail_fast` is given and true, a refused connection is final."""
     begun = time.monotonic()
     number = 0
     while True:
@@ -101,6 +101,7 @@ async def retry_interrupted(
             if enough or (fail_fast is not None and fail_fast() and is_connection_refused(error)):
                 asked = f"asked {number + 1} time{'' if not number else 's'} in {spent:.1f} s"
                 raise Unavailable(f"{error} ({asked}: does it run, and is the URL right?)") from error.__cause__
+            count_retry(type(error.__cause__ or error).__qualname__)
         await sleep(pause)
         number += 1
 

@@ -17,6 +17,7 @@ from backtrail.errors import Closed, Corrupt, InvalidInput
 from backtrail.history.caches import Caches
 from backtrail.history.records import open_branch
 from backtrail.model import Budget, Retention
+from backtrail.telemetry import Telemetry
 
 NO_PREFIX = bytes(2)  # of branches not made by a mirror: generation 0
 #: (context, thread, its living checkpoints as `ancestry.HistoryStep`) -> blobs they need in addition to those their
@@ -40,6 +41,7 @@ class Context:
         own_paths: Sequence[str] = (),
         place: str | None = None,
         budget: Budget | None = None,
+        telemetry: Telemetry | None = None,
     ) -> None:
         if detect not in ("exact", "identity"):
             raise InvalidInput(f"detect={detect!r} is unknown: use 'exact' or 'identity'")
@@ -56,6 +58,7 @@ class Context:
         self.own_paths = tuple(own_paths)  #: files and directories of the store itself, which workspaces exclude
         self.place = place  #: tells this store from others, also in another process; None if it ends with this one
         self.budget = budget or Budget()  #: of each load
+        self.telemetry = telemetry  #: None if the program collects no spans and metrics
         self.closed = False
         self.failed_writes = 0  #: of sessions that log their errors instead of raising them
         self.trained_dictionary = b""  #: the one that this process trained last
@@ -75,6 +78,7 @@ class Context:
             own_paths=self.own_paths,
             place=self.place,
             budget=self.budget,
+            telemetry=self.telemetry,
         )
         other.closed = self.closed
         return other

@@ -21,6 +21,7 @@ from backtrail.engines.base import Head
 from backtrail.errors import BacktrailError, Conflict, Corrupt, InvalidInput, LockLost, ThreadNotFound
 from backtrail.history.checkpoint_ids import uuid_text
 from backtrail.history.context import Context
+from backtrail.history.observation import observe
 from backtrail.history.retry import attempts
 from backtrail.history.save import Plan, check_facts
 from backtrail.history.save_arguments import NO_FACTS, Facts
@@ -378,6 +379,9 @@ class SessionCore:
 
     async def _read(self, use: Callable[[MessageWindow], Awaitable[T]], empty: T, at: Any = None) -> T:
         """The result of `use`; `empty` for a session that does not exist."""
+        return await observe(self.thread, "load", self._read_again(use, empty, at))
+
+    async def _read_again(self, use: Callable[[MessageWindow], Awaitable[T]], empty: T, at: Any) -> T:
         while True:
             try:
                 head, window = await self._window(at)

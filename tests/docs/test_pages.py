@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import inspect
 import re
+import shlex
 from collections import Counter
 from pathlib import Path
 
@@ -16,10 +17,13 @@ import backtrail.errors
 from backtrail.cli.main import backtrail as group
 from backtrail.janitor import Janitor
 
-ROOT = Path(__file__).parents[1]
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+ROOT = Path(__file__).parents[2]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 LINKED = [*PAGES, ROOT / "CHANGELOG.md"]
 TEXT = "\n".join(page.read_text() for page in PAGES)
+#: Pages that only the site has; scripts/site makes them.
+GENERATED = {"docs/reference/commands.md", "docs/reference/http.md"}
+NO_COMMANDS = ("ring 1",)  # the first line of a key ring
 NOUNS = [
     backtrail.Store,
     backtrail.Thread,
@@ -35,7 +39,10 @@ ERRORS = [
     if inspect.isclass(value) and value.__module__ == "backtrail.errors"
 ]
 # Dotted names in code that are no Python: files, host names and metrics.
-NOT_PYTHON = re.compile(r"backtrail\.(db|json|example\.com|mirror\.(lag|changes))$")
+NOT_PYTHON = re.compile(
+    r"backtrail\.(db|json|example\.com|mirror\.(lag|changes)|retr(y|ies)|conflicts|step|commit\.refusals"
+    r"|operation\.(name|duration)|save(\.written)?|load|find|history|diff|fork|rewind|undo|redo|annotate|delete)$"
+)
 
 
 @pytest.mark.parametrize("noun", NOUNS, ids=lambda noun: str(noun.__name__))
@@ -54,6 +61,10 @@ def test_every_error_is_documented_with_its_attributes(name: str) -> None:
         assert f"`{fact}`" in line[0] or name in ("AmbiguousCheckpoint", "LockLost"), fact
 
 
+def _name(page: Path) -> str:
+    return page.relative_to(ROOT).as_posix()
+
+
 def _without_code_blocks(text: str) -> str:
     return re.sub(r"^```.*?^```$", "", text, flags=re.MULTILINE | re.DOTALL)
 
@@ -69,7 +80,7 @@ def _anchors(page: Path) -> set[str]:
     return anchors
 
 
-@pytest.mark.parametrize("page", LINKED, ids=lambda page: str(page.name))
+@pytest.mark.parametrize("page", LINKED, ids=_name)
 def test_every_link_and_picture_leads_somewhere(page: Path) -> None:
     text = _without_code_blocks(page.read_text())
     targets = re.findall(r"\]\(([^)\s]+)\)", text) + re.findall(r'(?:src|srcset)="([^"]+)"', text)
@@ -78,14 +89,29 @@ def test_every_link_and_picture_leads_somewhere(page: Path) -> None:
             continue
         path, _, anchor = target.partition("#")
         there = (page.parent / path).resolve() if path else page
+        if there.relative_to(ROOT).as_posix() in GENERATED:
+            continue
         assert there.exists(), target
         assert not anchor or anchor in _anchors(there), target
 
 
+def test_the_figures_of_the_readme_are_those_of_the_comparison() -> None:
+    def table(page: str) -> list[str]:
+        text = (ROOT / page).read_text().replace("`", "")
+        found = re.search(r"^\| \| a save at step 1,600 \|.*\n((?:\|.*\n)+)", text, re.MULTILINE)
+        assert found is not None, page
+        return found[1].splitlines()
+
+    assert table("README.md") == table("docs/comparison.md")
+
+
 def test_every_page_is_reached_from_the_first() -> None:
-    first = (ROOT / "README.md").read_text()
+    """README.md leads to the first page of the site, and that to all others, for those who read them without a site."""
+    assert "(docs/index.md" in (ROOT / "README.md").read_text()
+    first = (ROOT / "docs/index.md").read_text()
     for page in PAGES[1:]:
-        assert f"docs/{page.name}" in first, f"README.md does not lead to {page.name}"
+        path = page.relative_to(ROOT / "docs").as_posix()
+        assert path == "index.md" or f"({path})" in first, f"docs/index.md does not lead to {path}"
 
 
 def _code(text: str) -> str:
@@ -109,7 +135,7 @@ def _exists(dotted: str) -> bool:
         return re.search(rf"\b{names[depth]}\b", source.read_text()) is not None
 
 
-@pytest.mark.parametrize("page", LINKED, ids=lambda page: str(page.name))
+@pytest.mark.parametrize("page", LINKED, ids=_name)
 def test_every_module_and_source_path_that_a_page_names_exists(page: Path) -> None:
     text = page.read_text()
     for dotted in re.findall(r"(?<![\w./+-])backtrail(?:\.\w+)+", _code(text)):
@@ -145,3 +171,36 @@ def test_every_command_and_option_in_the_docs_exists(name: str, section: str) ->
     for member in re.findall(rf"^- `backtrail {name} (\w+)", section, re.MULTILINE):
         assert isinstance(command, click.Group)
         assert member in command.commands, f"backtrail {name} {member}"
+
+
+def _invocations(text: str) -> list[list[str]]:
+    """The words after `backtrail` of each command in inline code and in consoles, without options of the group."""
+    inline = re.findall(r"`backtrail ((?:-s \S+ )?[a-z]+(?: [^`]*)?)`", _without_code_blocks(text))
+    typed = re.findall(r"^\$ (?:\w+=\S+ )*backtrail (.+)$", text, re.MULTILINE)
+    lines = [re.split(r"\s{2,}|\s[|>&#]", line)[0] for line in (*inline, *typed) if not line.startswith(NO_COMMANDS)]
+    return [shlex.split(re.sub(r"^(-s \S+|--json)\s+", "", line)) for line in lines]
+
+
+@pytest.mark.parametrize("page", PAGES, ids=_name)
+def test_every_command_that_a_page_names_exists_with_its_options_and_arguments(page: Path) -> None:
+    for name, *words in _invocations(page.read_text()):
+        if name.startswith("-"):
+            continue
+        command = group.get_command(click.Context(group), name)
+        assert command is not None, f"backtrail {name}"
+        for option in re.findall(r"(?<=\s)--[a-z][a-z-]*", f" {' '.join(words)}"):
+            assert option in _options(command) | _options(group), f"backtrail {name} {words}"
+        while words and isinstance(command, click.Group) and words[0] in command.commands:
+            command, words = command.commands[words[0]], words[1:]
+        assert "unexpected extra argument" not in _refusal(command, words), f"backtrail {name} {words}"
+
+
+def _refusal(command: click.Command, words: list[str]) -> str:
+    """Why the command refuses these words; nothing if it takes them."""
+    try:
+        command.make_context(command.name, list(words))
+    except click.UsageError as error:
+        return error.message
+    except click.exceptions.Exit:  # --help
+        return ""
+    return ""
