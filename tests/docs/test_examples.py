@@ -1,0 +1,36 @@
+"""Each program in examples/ runs by itself, offline, and prints what it says; tests/adapters has those of frameworks."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from fix_examples import EXAMPLES, FRAMEWORKS, SHOWS, promised, run_offline
+
+PLAIN = [path for path in SHOWS if path not in FRAMEWORKS]
+
+
+def test_there_are_ten_examples_besides_the_demo_and_the_engine() -> None:
+    assert len(SHOWS) == 10
+    assert len(FRAMEWORKS) == 5
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("program", PLAIN, ids=lambda path: path.stem)
+def test_an_example_prints_what_it_says(program: Path, tmp_path: Path) -> None:
+    assert run_offline(program, tmp_path) == promised(program)
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.slow
+def test_the_demo_tells_of_a_killed_agent_that_lost_nothing(tmp_path: Path) -> None:
+    said = run_offline(next(path for path in EXAMPLES if path.stem == "demo"), tmp_path)
+    assert "nothing it reported is lost" in said
+
+
+@pytest.mark.parametrize("program", EXAMPLES, ids=lambda path: path.stem)
+def test_an_example_is_small_and_needs_no_other_file_of_ours(program: Path) -> None:
+    text = program.read_text()
+    assert len(text.splitlines()) <= 150 or program.stem == "msgpack_engine"
+    assert not any(f"import {other.stem}" in text for other in EXAMPLES)
