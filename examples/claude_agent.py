@@ -2,7 +2,7 @@
 
     python examples/claude_agent.py
 
-`session_store=BacktrailSessionStore(store)` is the only option that the SDK needs. So that this runs without Claude Code,
+`session_store=BacktrailSessionStore(store)` is the only option that the SDK needs. So that this runs without Claude,
 a key or a network, `Scripted` takes the place of the program that the SDK starts: it speaks the SDK's own protocol, and
 changes a file as a shell command would. Without `transport=`, the same program talks to Claude. It needs the extra
 `claude`. It prints:

@@ -1,4 +1,4 @@
-"""Each program in examples/ runs by itself, offline, and prints what it says; tests/adapters has those of frameworks."""
+"""Each program in examples/ runs by itself, offline, and prints what it says; tests/adapters has the frameworks'."""
 
 from __future__ import annotations
 
