@@ -57,13 +57,20 @@ def blocks(text: str) -> list[Block]:
 
 
 class Reader:
-    """Reads pages in one directory. `home` is where programs keep what belongs to a user."""
+    """Reads pages in the directory `project` of a folder, with the home directory `home`.
 
-    def __init__(self, directory: Path, home: Path) -> None:
-        self.directory = directory
-        self.home = home
-        directory.mkdir(parents=True, exist_ok=True)
-        home.mkdir(parents=True, exist_ok=True)
+    Programs in `programs` are found before all others: stand-ins for those that a test cannot run."""
+
+    def __init__(self, folder: Path) -> None:
+        self.directory, self.home, self.programs = folder / "project", folder / "home", folder / "programs"
+        for directory in (self.directory, self.home, self.programs):
+            directory.mkdir(parents=True)
+
+    def install(self, name: str, script: Path) -> None:
+        """Put a Python script in the place of a program."""
+        program = self.programs / name
+        program.write_text(f'#!/bin/sh\nexec {sys.executable} {script} "$@"\n')
+        program.chmod(0o755)
 
     def read(self, page: Path, replacing: Mapping[str, str] | None = None) -> None:
         """Do what a page says. `replacing` has the addresses of real servers for those in the page."""
@@ -72,7 +79,7 @@ class Reader:
             assert address in text, f"{page.name} does not name {address}"
             text = text.replace(address, real)
         namespace: dict[str, Any] = {"__name__": page.stem}
-        with Shell(self.directory, self.home) as shell:
+        with Shell(self.directory, self.home, self.programs) as shell:
             for block in blocks(text):
                 where = f"{page.name}:{block.line}"
                 if block.title is not None:
@@ -124,10 +131,11 @@ def _in_general(text: str) -> str:
 class Shell:
     """A bash that stays open for several commands, so that variables and background jobs do too."""
 
-    def __init__(self, directory: Path, home: Path) -> None:
-        programs = [str(Path(sys.executable).parent), str(Path(postgres_binary("pg_dump")).parent)]
+    def __init__(self, directory: Path, home: Path, first: Path) -> None:
+        tools = (postgres_binary(name) for name in ("psql", "pg_dump", "pg_verifybackup"))
+        programs = dict.fromkeys([first, Path(sys.executable).parent, *(Path(tool).parent for tool in tools)])
         changed = {
-            "PATH": os.pathsep.join([*programs, os.environ["PATH"]]),
+            "PATH": os.pathsep.join([*map(str, programs), os.environ["PATH"]]),
             "HOME": str(home),
             "PYTHONUNBUFFERED": "1",
         }

@@ -21,8 +21,7 @@ SERVER = "postgresql://me:secret@localhost:5432/agents"  # as the last page has 
 @pytest.fixture(scope="module")
 def read_up_to(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., None]:
     """Read the pages up to one; those that were read for another test are not read again."""
-    folder = tmp_path_factory.mktemp("tutorial")
-    reader, unread = Reader(folder / "tutorial", folder / "home"), list(PAGES)
+    reader, unread = Reader(tmp_path_factory.mktemp("tutorial")), list(PAGES)
 
     def read(page: Path, **replacing: str) -> None:
         while page in unread:
