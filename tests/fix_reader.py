@@ -28,7 +28,9 @@ from typing import Any
 
 from backtrail.testing.servers import postgres_binary
 
-_BLOCK = re.compile(r"^```(\w+)(?: title=\"([^\"]+)\")?\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+_BLOCK = re.compile(
+    r"^```(\w+)(?: title=\"([^\"]+)\")?(?: hl_lines=\"[\d -]+\")?\n(.*?)^```$", re.MULTILINE | re.DOTALL
+)
 _FENCE = re.compile(r"^```", re.MULTILINE)
 _KILLED = re.compile(r"^\S*bash: line \d+: +\d+ (Killed).*$", re.MULTILINE)  # a shell at a terminal says only the word
 _VARIES = {

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sqlite3
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -21,7 +22,7 @@ def found_in(words: bytes, directory: Path) -> bool:
     return any(words in path.read_bytes() for path in directory.rglob("*") if path.is_file())
 
 
-def save_and_delete(store: backtrail.Store) -> None:
+def save_and_delete(store: backtrail.Store, bob: int = 40) -> None:
     for n in range(40):
         store.session("ann").add("user", f"{WORDS.decode()}, said {n} times; {'and so on ' * 40}")
         store.session("bob").add("user", f"{OTHERS.decode()}, {n}")
@@ -33,7 +34,7 @@ def save_and_delete(store: backtrail.Store) -> None:
     store.prune()
     store.compact()
     assert not store.session("ann").exists()
-    assert len(store.session("bob").messages()) == 40
+    assert len(store.session("bob").messages()) == bob
 
 
 @pytest.mark.parametrize("url", ["backtrail.db", "jsonl:lines"])
@@ -46,6 +47,20 @@ def test_deleted_words_are_in_no_file_of_a_compacted_store(
         assert not found_in(WORDS, tmp_path)
     assert not found_in(WORDS, tmp_path)
     assert found_in(OTHERS, tmp_path)
+
+
+def test_a_process_that_reads_keeps_the_wal_of_sqlite_until_the_next_compact(tmp_path: Path) -> None:
+    path = tmp_path / "backtrail.db"
+    with backtrail.open(path) as store:
+        store.session("bob").add("user", OTHERS.decode())
+        with sqlite3.connect(path) as reading:
+            reading.execute("BEGIN")
+            reading.execute("SELECT count(*) FROM heads").fetchone()
+            save_and_delete(store, bob=41)
+            assert found_in(WORDS, tmp_path)
+        reading.close()
+        store.compact()
+        assert not found_in(WORDS, tmp_path)
 
 
 def test_a_mirror_deletes_the_words_on_both_sides(tmp_path: Path) -> None:
@@ -76,11 +91,17 @@ def test_redis_drops_the_words_from_its_log_when_that_is_rewritten(own_redis: Ca
     server = own_redis()
     with backtrail.open(server.url) as store, redis.Redis(port=server.port) as client:
         save_and_delete(store)
+        assert not _in_memory(WORDS, client)
         assert found_in(WORDS, server.directory)
         client.bgrewriteaof()
         until(lambda: not _rewriting(client), "the append-only file is rewritten")
         until(lambda: not found_in(WORDS, server.directory), "the old append-only file is gone")
         assert found_in(OTHERS, server.directory)
+
+
+def _in_memory(words: bytes, client: Any) -> bool:
+    hashes = (key for key in client.scan_iter() if client.type(key) == b"hash")
+    return any(words in value for key in hashes for value in client.hvals(key))
 
 
 def _rewriting(client: Any) -> bool:
