@@ -49,6 +49,22 @@ def test_deleted_words_are_in_no_file_of_a_compacted_store(
     assert found_in(OTHERS, tmp_path)
 
 
+def test_one_message_goes_with_the_checkpoints_that_have_it(tmp_path: Path) -> None:
+    with backtrail.open(tmp_path / "backtrail.db") as store:
+        session = store.session("ann")
+        for text in (OTHERS.decode(), WORDS.decode(), OTHERS.decode()):
+            session.add("user", text + " and so on" * 40)
+        with_it = session.history()[1:]
+        session.replace([message for message in session.messages() if WORDS.decode() not in message["content"]])
+        for checkpoint in with_it:
+            session.thread.delete(checkpoint)
+        store.prune()
+        store.compact()
+        assert not found_in(WORDS, tmp_path)
+        assert len(session.messages()) == 2
+        assert store.verify().ok
+
+
 def test_a_process_that_reads_keeps_the_wal_of_sqlite_until_the_next_compact(tmp_path: Path) -> None:
     path = tmp_path / "backtrail.db"
     with backtrail.open(path) as store:

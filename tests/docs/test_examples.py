@@ -2,18 +2,29 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
 
 from fix_examples import EXAMPLES, FRAMEWORKS, SHOWS, promised, run_offline
 
+README = EXAMPLES[0].with_name("README.md")
 PLAIN = [path for path in SHOWS if path not in FRAMEWORKS]
 
 
 def test_there_are_ten_examples_besides_the_demo_and_the_engine() -> None:
     assert len(SHOWS) == 10
     assert len(FRAMEWORKS) == 5
+
+
+def test_every_example_is_listed_with_the_extra_that_it_needs() -> None:
+    listed = dict(re.findall(r"^\| \[`([\w.]+)`\].*\| `?([\w-]*)`? ?\|$", README.read_text(), re.MULTILINE))
+    assert set(listed) == {path.name for path in EXAMPLES}
+    for path in SHOWS:
+        extra = listed[path.name]
+        assert not extra or f"the extra `{extra}`" in " ".join(path.read_text().split()), path.name
+        assert bool(extra) == (path in FRAMEWORKS or path.stem == "web_chat")
 
 
 @pytest.mark.slow
