@@ -31,6 +31,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse
 from starlette.routing import Route
 
+import backtrail
 import backtrail.aio
 
 
@@ -50,7 +51,11 @@ class Chats:
     async def of(self, customer: str) -> backtrail.aio.AsyncStore:
         if customer not in self._opened:
             self._opened[customer] = asyncio.ensure_future(backtrail.aio.open(self._url, namespace=customer))
-        return await self._opened[customer]
+        try:
+            return await asyncio.shield(self._opened[customer])  # a request that is given up does not stop it
+        except backtrail.Unavailable:
+            self._opened.pop(customer, None)  # the next request tries again
+            raise
 
     async def close(self) -> None:
         for opened in self._opened.values():
