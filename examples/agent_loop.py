@@ -2,8 +2,7 @@
 
     python examples/agent_loop.py
 
-`work` is the loop. It is killed twice here, as a deployment or a full memory would, and started again each time. It
-prints:
+`work` is the loop. It is killed twice here, as by a deployment or a full memory, and started again. It prints:
 
     killed after the model was asked
     killed after the table was booked

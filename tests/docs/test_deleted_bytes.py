@@ -12,6 +12,7 @@ import pytest
 import redis
 
 import backtrail
+from backtrail.engines.sqlite import database_file
 from backtrail.testing.servers import PostgresServer, RedisServer, until
 
 WORDS = b"my number is 555-0123"
@@ -65,7 +66,10 @@ def test_one_message_goes_with_the_checkpoints_that_have_it(tmp_path: Path) -> N
         assert store.verify().ok
 
 
-def test_a_process_that_reads_keeps_the_wal_of_sqlite_until_the_next_compact(tmp_path: Path) -> None:
+def test_a_process_that_reads_keeps_the_wal_of_sqlite_until_the_next_compact(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(database_file, "BUSY_MS", 100)  # so long compact waits for the reader; a minute otherwise
     path = tmp_path / "backtrail.db"
     with backtrail.open(path) as store:
         store.session("bob").add("user", OTHERS.decode())
