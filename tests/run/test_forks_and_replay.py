@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
@@ -177,19 +178,30 @@ def test_a_replay_cannot_be_hidden_by_the_program(tmp_path: Any) -> None:
         store.replay("nobody", fails)
 
 
-@pytest.mark.parametrize("harm", ["delete", "rewind", "fork"])
-def test_a_replay_writes_nothing_whatever_the_program_does(store: Any, harm: str) -> None:
+@pytest.mark.parametrize(
+    "harm",
+    [
+        lambda run: run.finish(delete=True),
+        lambda run: run.rewind(1),
+        lambda run: run.fork("f"),
+        lambda run: run.annotate(1, label="replayed"),
+        lambda run: run.thread.save({}),
+        lambda run: run.thread.delete(),
+    ],
+    ids=["delete", "rewind", "fork", "annotate", "save", "delete the thread"],
+)
+def test_a_replay_writes_nothing_whatever_the_program_does(store: Any, harm: Callable[[Any], Any]) -> None:
     record(store)
-    before = store.run("r").load(), len(store.run("r").history())
+    before = store.run("r").load(), store.run("r").history()
 
     def sync_program(run: Any, given: Any) -> None:
-        run.finish(delete=True) if harm == "delete" else run.rewind(1) if harm == "rewind" else run.fork("f")
+        harm(run)
 
     async def async_program(run: Any, given: Any) -> None:
-        await (run.finish(delete=True) if harm == "delete" else run.rewind(1) if harm == "rewind" else run.fork("f"))
+        await harm(run)
 
     assert not store.replay("r", async_program if hasattr(store, "loop") else sync_program).ok
-    assert (store.run("r").load(), len(store.run("r").history())) == before
+    assert (store.run("r").load(), store.run("r").history()) == before
     assert not store.run("f").exists()
 
 

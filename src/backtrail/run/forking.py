@@ -24,7 +24,6 @@ from backtrail.run.run_state import ENDED, ERROR, INPUT, RESULT
 
 async def fork(core: RunCore, to: str | None, at: Any, step: Any, input: Any) -> RunCore:
     """Fork a run at a checkpoint, or before a step; the fork is ready to go on."""
-    core.check_may_write()
     added: list[Any] = []
     if step is not None:
         if at is not None:

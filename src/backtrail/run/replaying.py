@@ -11,11 +11,13 @@ from typing import Any
 import msgspec
 
 from backtrail.encode.values import Values
+from backtrail.engines.base import Engine
 from backtrail.errors import InvalidInput, StepAmbiguous, StepChanged, ThreadNotFound
 from backtrail.history.context import Context
 from backtrail.history.save import Plan
 from backtrail.history.save_arguments import NO_FACTS, Facts
 from backtrail.model import Checkpoint, short_repr
+from backtrail.replicate.delegating_engine import DelegatingEngine, Method
 from backtrail.run.failures import failure_of
 from backtrail.run.model import Failure, Key
 from backtrail.run.recording import Identity, Record, Recording
@@ -63,6 +65,25 @@ class EndOfRecording(BaseException):
     """Leaves the program where the recording of a run that has not ended ends."""
 
 
+_WRITES = (Engine.commit, Engine.drop, Engine.lease, Engine.release, Engine.compact, Engine.close)
+
+
+class _ReadOnlyEngine(DelegatingEngine):
+    """The engine of a store while one of its runs is replayed: whatever the program does, nothing is written."""
+
+    def __init__(self, engine: Engine, run_id: str) -> None:
+        self._inner, self._run = engine, run_id
+        self.properties = engine.properties
+
+    def unwrap(self) -> Engine:
+        return self._inner
+
+    async def _ask(self, method: Method[Any], *args: Any, **options: Any) -> Any:
+        if method in _WRITES:
+            raise InvalidInput(f"run {self._run!r} is replayed, which writes nothing: do this outside of the replay")
+        return await getattr(self._inner, method.__name__)(*args, **options)
+
+
 class ReplayCore(RunCore):
     """A run whose steps are all handed out. Its attributes begin as those of a new run."""
 
@@ -77,7 +98,7 @@ class ReplayCore(RunCore):
             raise ThreadNotFound(
                 recorded.id, f"run {recorded.id!r} does not exist: store.runs(status='all') lists them"
             )
-        core = cls(context, run_id, recorded.task)
+        core = cls(context.with_engine(_ReadOnlyEngine(context.engine, recorded.id)), run_id, recorded.task)
         core.recorded = recorded
         core.recording = Recording(core.id, 0, recorded.recording.steps.values())
         core.input, core.token = recorded.input, b"replay"
@@ -114,9 +135,6 @@ class ReplayCore(RunCore):
 
     async def _delete(self) -> None:
         self.ended = True  # for the program; the recording stays
-
-    def check_may_write(self) -> None:
-        raise InvalidInput(f"run {self.id!r} is replayed, which writes nothing: it cannot be moved or forked meanwhile")
 
     def report(self, result: Any, error: BaseException | None) -> Replayed:
         """The report, from what the program returned or raised."""

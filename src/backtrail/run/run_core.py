@@ -130,9 +130,6 @@ class RunCore(RunCommits):
                 "that, or begin a run of its own for it",
             )
 
-    def check_may_write(self) -> None:
-        """Refuse what a replay must not do: it writes nothing."""
-
     def check_not_stopped(self) -> None:
         """Leave the block before the next step if the worker is to end."""
         if self.stopping():
@@ -302,7 +299,6 @@ class RunCore(RunCommits):
     async def move(self, move: Callable[[], Awaitable[Checkpoint]]) -> Checkpoint:
         """Move the head (undo, redo, rewind), and fill the attributes with the checkpoint that it is at then.
         `LockTimeout` if another process is working on the run."""
-        self.check_may_write()
         owned = self.thread.fence is not None
         taken = await self.acquire()
         if taken is not None:

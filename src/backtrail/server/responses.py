@@ -13,9 +13,10 @@ from backtrail.render.json_records import (
     PendingJson,
     RunStepJson,
     ThreadJson,
+    TokensJson,
 )
 from backtrail.render.turn_details import TurnJson
-from backtrail.server.conversation_responses import MessageJson, TokensJson
+from backtrail.server.conversation_responses import MessageJson
 
 
 class StoreResponse(TypedDict):
