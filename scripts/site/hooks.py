@@ -22,20 +22,12 @@ from scripts.site import external_loads
 from scripts.site.command_page import command_page
 from scripts.site.diagrams import MERMAID, drawing_of
 from scripts.site.http_page import http_page
+from scripts.site.links import PROJECT_PAGES, ROOT, lead_links
 
-ROOT = Path(__file__).parents[2]
-#: Files of the project that are pages of the site.
-PROJECT_PAGES = {
-    "CHANGELOG.md": "changelog.md",
-    "CONTRIBUTING.md": "contributing.md",
-    "SECURITY.md": "reporting.md",
-    "LICENSE": "license.md",
-}
 _CELL = re.compile(r"<td.*?</td>", re.DOTALL)
 _LONG_CODE = re.compile(r"<code>[^<]{32,}</code>")
 _BREAKS = re.compile(r"(?<=\w)(/|::|_)(?=\w)")
 _PICTURE = re.compile(r'<picture>\s*<source [^>]*srcset="([^"]+)">\s*<img src="([^"]+)" (alt="[^"]*")>\s*</picture>')
-_LINK = re.compile(r"(?<!!)\[((?:[^\[\]]|\[[^\]]*\])*)\]\(([^)\s]+)\)")
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
@@ -52,41 +44,9 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 
 def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:
     """Lead links to the pages of the site, and put the drawings in."""
-    at = Path("docs", page.file.src_uri).parent
-    if page.file.src_uri in PROJECT_PAGES.values():
-        at = Path()
-    depth = len(Path(page.file.src_uri).parts) - 1
-    markdown = _LINK.sub(lambda link: _link(link, at, depth, files), markdown)
+    markdown = lead_links(markdown, page.file.src_uri)
     markdown = _PICTURE.sub(r'<img src="\2#only-light" \3><img src="\1#only-dark" \3>', markdown)
     return MERMAID.sub(lambda block: _figure(block[1], page), markdown)
-
-
-def _link(link: re.Match[str], at: Path, depth: int, files: Files) -> str:
-    text, target = link[1], link[2]
-    path, mark, anchor = target.partition("#")
-    if not path or "://" in path:
-        return link[0]
-    there = _normal(at / path)
-    if there in PROJECT_PAGES:
-        return f"[{text}]({'../' * depth}{PROJECT_PAGES[there]}{mark}{anchor})"
-    if there.startswith("docs/"):
-        return f"[{text}]({'../' * depth}{there.removeprefix('docs/')}{mark}{anchor})"
-    if there == "README.md":
-        return f"[{text}]({'../' * depth}index.md)"
-    if (ROOT / there).exists():
-        return text  # a file of the project that is no page
-    return link[0]  # MkDocs reports it
-
-
-def _normal(path: Path) -> str:
-    """`docs/../src` as `src`, without looking at the disk."""
-    parts: list[str] = []
-    for part in path.parts:
-        if part == ".." and parts:
-            parts.pop()
-        elif part != ".":
-            parts.append(part)
-    return "/".join(parts)
 
 
 def _figure(source: str, page: Page) -> str:

@@ -13,6 +13,7 @@ from scripts.site import diagrams, external_loads
 from scripts.site.command_page import command_page
 from scripts.site.docstrings import comment_of, fenced
 from scripts.site.http_page import http_page
+from scripts.site.links import lead_links
 
 ROOT = Path(__file__).parents[2]
 CONFIG = (ROOT / "mkdocs.yml").read_text()
@@ -109,3 +110,14 @@ def test_a_page_that_would_load_from_elsewhere_is_found(html: str) -> None:
 def test_links_and_own_files_are_no_loads_from_elsewhere() -> None:
     html = '<a href="https://example.com">x</a><script src="a.js"></script><link rel="canonical" href="https://a.b/c">'
     assert external_loads.of_page(html) == []
+
+
+def test_links_lead_to_pages_of_the_site_and_code_stays_as_it_is() -> None:
+    page = "how-to/notebook.md"
+    assert lead_links("[a](../threads.md#save) ![b](../log.svg)", page) == "[a](../threads.md#save) ![b](../log.svg)"
+    assert (
+        lead_links("[`c`](../../CHANGELOG.md) [d](../../README.md)", page) == "[`c`](../changelog.md) [d](../index.md)"
+    )
+    assert lead_links("[e](../../Makefile) and `f[0](g.md)`", page) == "e and `f[0](g.md)`"
+    block = "```python\nTOOLS[name](**arguments)\n```\n"
+    assert lead_links(f"[a](../threads.md)\n\n{block}[d](../../README.md)", page).count(block) == 1
