@@ -7,32 +7,17 @@ and times its commits. A store that is not observed has neither the engine nor t
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Coroutine
-from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar
+from collections.abc import Coroutine
+from typing import Any
 
 from backtrail.engines.base import Commit, Engine
 from backtrail.engines.conflicts import Refused
-from backtrail.history.context import Context
-from backtrail.replicate.delegating_engine import DelegatingEngine
-from backtrail.replicate.delegating_engine import Method as EngineMethod
+from backtrail.history.retry import H, Method, OfThread, P, T
+from backtrail.replicate.delegating_engine import WrappingEngine
 from backtrail.telemetry import Telemetry
 
-P = ParamSpec("P")
-T = TypeVar("T")
 
-
-class _OfThread(Protocol):
-    """Something that belongs to one thread of a store."""
-
-    context: Context
-    id: str
-
-
-H = TypeVar("H", bound=_OfThread)
-Method = Callable[Concatenate[H, P], Coroutine[Any, Any, T]]
-
-
-def observe(thread: _OfThread, name: str, work: Coroutine[Any, Any, T]) -> Coroutine[Any, Any, T]:
+def observe(thread: OfThread, name: str, work: Coroutine[Any, Any, T]) -> Coroutine[Any, Any, T]:
     """`work` in a span, if the store is observed; else `work` itself."""
     context = thread.context
     if context.telemetry is None:
@@ -50,20 +35,12 @@ def observed(name: str, method: Method[H, P, T]) -> Method[H, P, T]:
     return call
 
 
-class ObservedEngine(DelegatingEngine):
+class ObservedEngine(WrappingEngine):
     """An engine whose commits are timed."""
 
     def __init__(self, engine: Engine, telemetry: Telemetry) -> None:
-        self._inner = engine
+        super().__init__(engine)
         self._telemetry = telemetry
-        self.properties = engine.properties
-
-    def unwrap(self) -> Engine:
-        return self._inner
 
     async def commit(self, commit: Commit) -> None:
         await self._telemetry.commit(self.properties.name, Refused, self._inner.commit(commit))
-
-    async def _ask(self, method: EngineMethod[T], *args: Any, **options: Any) -> T:
-        answer: T = await getattr(self._inner, method.__name__)(*args, **options)
-        return answer

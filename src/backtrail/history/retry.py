@@ -28,14 +28,14 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 
-class _OfThread(Protocol):
+class OfThread(Protocol):
     """Something that belongs to one thread of a store."""
 
     context: Context
     id: str
 
 
-H = TypeVar("H", bound=_OfThread)
+H = TypeVar("H", bound=OfThread)
 Method = Callable[Concatenate[H, P], Coroutine[Any, Any, T]]
 
 
@@ -44,7 +44,7 @@ def attempts() -> Iterator[int]:
     return RACES.attempts()
 
 
-async def repeat_while_moving(thread: _OfThread, damage: Corrupt, call: Callable[[], Coroutine[Any, Any, T]]) -> T:
+async def repeat_while_moving(thread: OfThread, damage: Corrupt, call: Callable[[], Coroutine[Any, Any, T]]) -> T:
     """Repeat a call that raised `damage`, as long as the head of its thread moves; then raise it again."""
     context, last = thread.context, None
     for _ in REREADS.attempts():

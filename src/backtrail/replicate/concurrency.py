@@ -18,7 +18,7 @@ import msgspec
 
 from backtrail.engines.base import Commit, Engine, Fence
 from backtrail.engines.coroutines import finish
-from backtrail.replicate.delegating_engine import DelegatingEngine, Method
+from backtrail.replicate.delegating_engine import Method, WrappingEngine
 from backtrail.replicate.status import log
 
 T = TypeVar("T")
@@ -79,19 +79,16 @@ def _settle(outcome: asyncio.Future[Any], value: Any, error: BaseException | Non
         outcome.set_result(value)
 
 
-class ThreadedEngine(DelegatingEngine):
+class ThreadedEngine(WrappingEngine):
     """A blocking engine whose calls each run in a thread."""
 
     def __init__(self, engine: Engine) -> None:
-        self._engine = engine
+        super().__init__(engine)
         self._workers = Workers()
         self.properties = msgspec.structs.replace(engine.properties, blocking=False)
 
-    def unwrap(self) -> Engine:
-        return self._engine
-
     async def _ask(self, method: Method[Any], *args: Any, **options: Any) -> Any:
-        return await self._workers.submit(getattr(self._engine, method.__name__)(*args, **options))
+        return await self._workers.submit(super()._ask(method, *args, **options))
 
     async def close(self) -> None:
         await super().close()
@@ -103,22 +100,15 @@ def side(engine: Engine, blocking: bool) -> Engine:
     return engine if blocking or not engine.properties.blocking else ThreadedEngine(engine)
 
 
-class FencedEngine(DelegatingEngine):
+class FencedEngine(WrappingEngine):
     """An engine whose commits carry a fence, unless they have one."""
 
     def __init__(self, engine: Engine, fence: Fence) -> None:
-        self._engine = engine
+        super().__init__(engine)
         self._fence = fence
-        self.properties = engine.properties
-
-    def unwrap(self) -> Engine:
-        return self._engine
-
-    async def _ask(self, method: Method[Any], *args: Any, **options: Any) -> Any:
-        return await getattr(self._engine, method.__name__)(*args, **options)
 
     async def commit(self, commit: Commit) -> None:
-        await self._engine.commit(
+        await self._inner.commit(
             commit if commit.fence is not None else msgspec.structs.replace(commit, fence=self._fence)
         )
 

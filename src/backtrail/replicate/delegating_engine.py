@@ -108,3 +108,17 @@ class DelegatingEngine(Engine):
 
     async def check(self, *, repair: bool = False) -> list[tuple[str, str]]:
         return await self._ask(Engine.check, repair=repair)
+
+
+class WrappingEngine(DelegatingEngine):
+    """An engine around one other engine."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._inner = engine
+        self.properties = engine.properties
+
+    def unwrap(self) -> Engine:
+        return self._inner
+
+    async def _ask(self, method: Method[Any], *args: Any, **options: Any) -> Any:
+        return await getattr(self._inner, method.__name__)(*args, **options)

@@ -17,7 +17,7 @@ from backtrail.history.context import Context
 from backtrail.history.save import Plan
 from backtrail.history.save_arguments import NO_FACTS, Facts
 from backtrail.model import Checkpoint, short_repr
-from backtrail.replicate.delegating_engine import DelegatingEngine, Method
+from backtrail.replicate.delegating_engine import Method, WrappingEngine
 from backtrail.run.failures import failure_of
 from backtrail.run.model import Failure, Key
 from backtrail.run.recording import Identity, Record, Recording
@@ -68,20 +68,17 @@ class EndOfRecording(BaseException):
 _WRITES = (Engine.commit, Engine.drop, Engine.lease, Engine.release, Engine.compact, Engine.close)
 
 
-class _ReadOnlyEngine(DelegatingEngine):
+class _ReadOnlyEngine(WrappingEngine):
     """The engine of a store while one of its runs is replayed: whatever the program does, nothing is written."""
 
     def __init__(self, engine: Engine, run_id: str) -> None:
-        self._inner, self._run = engine, run_id
-        self.properties = engine.properties
-
-    def unwrap(self) -> Engine:
-        return self._inner
+        super().__init__(engine)
+        self._run = run_id
 
     async def _ask(self, method: Method[Any], *args: Any, **options: Any) -> Any:
         if method in _WRITES:
             raise InvalidInput(f"run {self._run!r} is replayed, which writes nothing: do this outside of the replay")
-        return await getattr(self._inner, method.__name__)(*args, **options)
+        return await super()._ask(method, *args, **options)
 
 
 class ReplayCore(RunCore):
