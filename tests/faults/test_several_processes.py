@@ -107,7 +107,7 @@ def test_an_engine_that_forgets_some_commits_is_found_out(monkeypatch: pytest.Mo
 
     monkeypatch.setattr(SQLiteEngine, "commit", commit)
     monkeypatch.setattr("several_processes.client.SETTLING", 1.0)  # it never will
-    setup = Setup(primary="sqlite", replica="sqlite", spool="none", seconds=0.5)
+    setup = Setup(primary="sqlite", replica="sqlite", spool="none", seconds=3.0)
     one = Client(number=0, seed=1, asynchronous=False)
     with rounds_of(setup, tmp_path) as played:
         result = played.play_plan(Plan(setup=setup, seed=SEED, clients=(one,), events=()))

@@ -13,7 +13,10 @@ def is_text(data: bytes) -> bool:
 
 
 def merge(base: bytes, one: bytes, other: bytes) -> bytes | None:
-    """The text `base` with the changes from it to `one` and to `other`; None if they overlap."""
+    """`base` with the changes from it to `one` and to `other`; None if they overlap, or if one of the three is not
+    text."""
+    if not all(map(is_text, (base, one, other))):
+        return None
     lines = [text.splitlines(keepends=True) for text in (base, one, other)]
     merged = _merge(*lines)
     return None if merged is None else b"".join(merged)
