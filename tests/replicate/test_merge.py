@@ -251,6 +251,53 @@ def test_a_save_that_was_made_twice_can_be_read_whichever_copy_counts_after_a_sw
         assert [one.id for one in sides.thread(side, 3).history(all=True)].count(id) == 1
 
 
+def test_the_other_copy_of_a_save_that_was_deleted_and_swept_does_not_come_back(sides: Sides) -> None:
+    common(sides, "one")
+    id = str(uuid.uuid4())
+    sides.thread(sides.source, 1).append("messages", ["two"], id=id)  # its answer was lost
+    sides.thread(sides.source, 1).fork("fork").save({"messages": ["its own"]})  # only the chain leads through the copy
+    sides.thread(sides.target, 2).append("messages", ["two"], id=id)
+    sides.merge(2)
+    sides.thread(sides.target, 2).delete(id)
+    sides.merge(2)
+    for side in (sides.target, sides.source):
+        sides.store(side, 2).prune()
+    sides.thread(sides.target, 4).append("messages", ["three"])
+    sides.merge(4)
+    assert sides.equal()["t"] == said("one", "three")
+    for side in (sides.target, sides.source):
+        assert id not in {one.id for one in sides.thread(side, 5).history(all=True)}
+        assert not sides.store(side, 5).verify().problems
+
+
+def test_a_thread_that_waits_for_its_name_counts_what_was_deleted_of_it_meanwhile(sides: Sides) -> None:
+    common(sides, "one")
+    sides.thread(sides.target, 1).fork("fork")
+    sides.thread(sides.target, 1, "fork").append("messages", ["known"])
+    sides.merge(1)
+    sides.delete(sides.target, 1, "fork")
+    sides.thread(sides.target, 1, "fork").append("messages", ["another thread of that name"])
+    sides.thread(sides.source, 2, "fork").append("messages", ["newer"])
+    sides.merge(2)
+    assert sides.equal()["fork"] == said("one", "known", "newer")
+    assert sides.head(sides.target, "fork").count == 1
+    assert not sides.store(sides.target, 3).verify().problems
+
+
+def test_a_save_that_was_made_again_after_it_was_deleted_stays(sides: Sides) -> None:
+    common(sides, "one")
+    id = str(uuid.uuid4())
+    sides.thread(sides.target, 2).append("messages", ["two"], id=id)
+    sides.thread(sides.target, 2).append("messages", ["three"])
+    sides.thread(sides.target, 2).delete(id)
+    sides.merge(2)
+    sides.thread(sides.target, 4).append("messages", ["two"], id=id)
+    sides.thread(sides.target, 4).append("messages", ["four"])
+    sides.merge(4)
+    assert sides.equal()["t"] == said("one", "two", "three", "two", "four")
+    assert [one.id for one in sides.thread(sides.target, 5).history(all=True)].count(id) == 1
+
+
 def test_undone_saves_of_a_thread_that_loses_its_name_are_kept_although_its_others_were_made_again(
     sides: Sides,
 ) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import threading
 import time
 from bisect import bisect_right
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 
 from backtrail.engines.base import LAST_STEP, Branch, Engine, Head, Position, Step
 from backtrail.engines.branch_origins import Segment, first_step, furthest, is_complete, walk_back
@@ -122,20 +122,43 @@ class LineageView:
             if origin is not None and left:
                 wanted.setdefault(origin[0], []).append((origin[1], left))
 
+    def visible(self) -> dict[bytes, int]:
+        """The last step of each branch that some thread can see: of its own branches every one."""
+        owners = {head.owner for head in self.heads}
+        own = {branch.id: LAST_STEP for branch in self.branches.values() if branch.owner in owners}
+        return {**self.reach(self.heads), **own}
+
     def living(self) -> dict[Position, HistoryStep]:
         """Every checkpoint that some thread can see, and every row that a head is at."""
         if self._living is None:
-            owners = {head.owner for head in self.heads}
             positions = {head.position for head in self.heads}
-            reach = self.reach(self.heads)
+            visible = self.visible()
             self._living = {
                 one.position: one
                 for branch, rows in self.rows.items()
-                for last in (LAST_STEP if self.branches[branch].owner in owners else reach.get(branch, 0),)
+                for last in (visible.get(branch, 0),)
                 for one in rows
                 if (one.alive and one.step.step <= last) or one.position in positions
             }
         return self._living
+
+    def duplicates(self, doomed: Collection[Position]) -> tuple[list[HistoryStep], list[HistoryStep]]:
+        """The rows that a mirror has marked as duplicates, because a thread has the same save twice. First those that
+        stay: a merge may restore one of them, and mark the other row instead. Then those that go: somebody has deleted
+        the save, knowing another row of it. `doomed`: rows that are about to be deleted."""
+        found = [one for rows in self.rows.values() for one in rows if one.mark is not None and one.mark.duplicate]
+        if not found:
+            return [], []
+        visible, ids = self.visible(), {one.step.id for one in found}
+        deleted = {
+            (one.branch.owner, one.step.id)
+            for rows in self.rows.values()
+            for one in rows
+            if one.step.id in ids and (one.position in doomed or _is_deleted(one))
+        }
+        found = [one for one in found if one.step.step <= visible.get(one.branch.id, 0)]
+        stay = [one for one in found if (one.branch.owner, one.step.id) not in deleted]
+        return stay, [one for one in found if (one.branch.owner, one.step.id) in deleted]
 
     def with_ancestors(self, ids: Iterable[bytes]) -> set[bytes]:
         """These branches, and every branch that one of them continues, whatever the step."""
@@ -177,6 +200,11 @@ class LineageView:
             for branch in self.branches.values():
                 self._by_owner.setdefault(branch.owner, []).append(branch)
         return self._by_owner.get(owner, [])
+
+
+def _is_deleted(one: HistoryStep) -> bool:
+    """True if somebody has deleted this checkpoint."""
+    return one.mark is not None and one.mark.deleted and not one.mark.duplicate
 
 
 def _number(one: HistoryStep) -> int:

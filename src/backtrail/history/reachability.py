@@ -70,9 +70,11 @@ class Garbage(msgspec.Struct, frozen=True):
     count: int  #: rows to be deleted, those of whole branches included
     light: int  #: bytes that rows recorded as written, and whose bodies were freed before
     unsure: str | None = None  #: the reason why all blobs stay: a checkpoint that may need some of them cannot be read
+    #: duplicates of deleted saves: before the row that tells of the deletion is freed, they are marked as deleted, too
+    duplicates: list[Position] = []
 
     def __bool__(self) -> bool:
-        return bool(self.rows or self.bodies or self.branches or self.blobs)
+        return bool(self.rows or self.bodies or self.branches or self.blobs or self.duplicates)
 
 
 NO_GARBAGE = Garbage([], [], [], [], 0, 0, 0)
@@ -81,11 +83,10 @@ NO_GARBAGE = Garbage([], [], [], [], 0, 0, 0)
 async def find_garbage(context: Context, view: LineageView, doomed: set[Position], *, all_blobs: bool) -> Garbage:
     """The garbage of a lineage once the checkpoints at `doomed` are deleted, too. Includes blobs if rows are deleted,
     or if `all_blobs`."""
+    stay, go = view.duplicates(doomed)
     living = {position: one for position, one in view.living().items() if position not in doomed}
+    living |= {one.position: one for one in stay}
     dead = [one for rows in view.rows.values() for one in rows if one.position not in living]
-    copies = _copies(dead, living)
-    living |= copies
-    dead = [one for one in dead if one.position not in copies] if copies else dead
     if not dead and not all_blobs and len(view.branches) == sum(1 for rows in view.rows.values() if rows):
         return NO_GARBAGE
     needed = await find_needed(context, view.lineage, living)
@@ -122,15 +123,8 @@ async def find_garbage(context: Context, view: LineageView, doomed: set[Position
         len(rows) + len(bodies),
         light,
         unsure,
+        [one.position for one in go],
     )
-
-
-def _copies(dead: list[HistoryStep], living: dict[Position, HistoryStep]) -> dict[Position, HistoryStep]:
-    """The rows that a mirror has deleted because the same save was made twice, and is alive elsewhere. A merge may
-    restore one of them and delete the other one instead, so both are kept."""
-    deleted = [one for one in dead if one.mark is not None and one.mark.duplicate]
-    ids = {one.step.id for one in living.values()} if deleted else set()
-    return {one.position: one for one in deleted if one.step.id in ids}
 
 
 async def _unneeded_blobs(

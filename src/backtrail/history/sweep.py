@@ -143,7 +143,7 @@ class Sweeper:
             if dry_run or not (gone or doomed or found):
                 return _report(lineage, threads + len(gone), checkpoints + len(doomed), found, dry_run)
             try:
-                heads = await self._mark(view, gone, doomed)
+                heads = await self._mark(view, gone, doomed, found.duplicates)
                 threads, checkpoints = threads + len(gone), checkpoints + len(doomed)
                 await self._drop(lineage, heads, found)
             except Deferred:
@@ -205,8 +205,10 @@ class Sweeper:
             living = (one for position, one in view.living().items() if position not in doomed)
             self._files.update(one.meta.files for one in living if one.meta.files is not None)
 
-    async def _mark(self, view: LineageView, gone: set[str], doomed: set[Position]) -> list[Head]:
-        """Step one. Returns the heads after it."""
+    async def _mark(
+        self, view: LineageView, gone: set[str], doomed: set[Position], duplicates: list[Position]
+    ) -> list[Head]:
+        """Step one. Returns the heads after it. No head counts a duplicate."""
         context = self._context
         now = now_micros()
         owners: dict[bytes, int] = {}
@@ -217,6 +219,7 @@ class Sweeper:
             owner = view.branches[branch].owner
             owners[owner] = owners.get(owner, 0) + 1
             marks.append(deletion(context.frames, branch, step, now))
+        marks += [deletion(context.frames, *position, now) for position in duplicates]
         swaps, heads = [], []
         for head in view.heads:
             if head.thread in gone:

@@ -252,10 +252,12 @@ class Absorption:
         current = not self._rule.renews or generation_of(head.version) >= self._generation
         count = self._union.count(head, self._threads())
         rows = self._union.own_rows(head.owner)
-        if current and sides and all(side.step(at) == step for side in sides for at, step in rows.items()):
-            return head
-        if not sides and count == head.count:
+        if count == head.count and not sides:
             return head  # it was made just now
+        # Marks may have come before the head: it waited for its name, which a thread of another lineage had.
+        whole = count == head.count and all(side.step(at) == step for side in sides for at, step in rows.items())
+        if current and whole:
+            return head
         version = next_version(head.version, self._generation)
         return self._codec.rewrite(head, version=version, count=count, owner=head.owner)
 

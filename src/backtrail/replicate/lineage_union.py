@@ -6,7 +6,7 @@ from collections.abc import Callable
 from functools import partial
 
 from backtrail.engines.base import Branch, Head, Mark, Position, Step
-from backtrail.engines.branch_origins import furthest, walk_back
+from backtrail.engines.branch_origins import furthest, leads_through, walk_back
 from backtrail.replicate.deleted_threads import Deletions, Fate
 from backtrail.replicate.lineage_copy import LineageRecords
 from backtrail.replicate.merge_rules import Annotated, Apart, Codec, MarkFacts
@@ -89,14 +89,16 @@ class LineageUnion:
     ) -> bool:
         """Settle which row of a save counts, and how it is annotated; False if none does. There may be several, because
         one side repeated it: the one in the history stays, or else the first that no side has removed. None stays if
-        somebody deleted the save, who knew one of them; unless the thread is at it, or another one inherited it."""
+        somebody deleted the save, who knew one of them; unless the thread is at it, it is in the history of another
+        one, or it was made again after that."""
         facts = {at: self._codec.mark_facts(at[0], rows[at]) for at in same}
         alive = [at for at in same if not self._is_deleted(at[0], rows[at])]
         stays: Position | None = same[0] if same[0][1] <= way.get(same[0][0], 0) else (alive or same)[0]
-        deleted = any(one is not None and one.deleted for one in facts.values())
+        gone = [at for at, one in facts.items() if one is not None and one.deleted]
+        deleted = bool(gone)
         if deleted or tip in same:
-            forked = (at for at in alive if at[1] <= inherited.get(at[0], 0))
-            stays = tip if tip in same else next(forked, None)
+            others = (at for at in alive if at[1] <= inherited.get(at[0], 0) or self._is_after(at, gone))
+            stays = tip if tip in same else next(others, None)
         for at in same:
             annotated = self._annotated(rows[at].id) if at == stays else None
             known = facts[at]
@@ -108,6 +110,10 @@ class LineageUnion:
                 continue
             self.marks[at] = mark
         return stays is not None
+
+    def _is_after(self, at: Position, deleted: list[Position]) -> bool:
+        """True if a row builds on a deleted one of the same save: whoever saved it again knew of the deletion."""
+        return any(leads_through(at, one, self.branches.get) for one in deleted)
 
     def _annotated(self, id: bytes) -> Annotated | None:
         """The row of a save that was annotated last, by any thread that has it, on any side."""
