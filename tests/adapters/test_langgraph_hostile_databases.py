@@ -367,7 +367,7 @@ def test_the_command_line_names_what_it_left_out(tmp_path: Path) -> None:
     ]
     done = subprocess.run(run, capture_output=True, text=True, check=False)
     assert done.returncode == 1
-    assert "1 checkpoint imported, 1 skipped" in done.stdout
+    assert "1 checkpoint imported, 0 unchanged, 1 skipped" in done.stdout
     assert "copied as plain data: os.system" in done.stdout
     assert not (tmp_path / "it-ran").exists()
     with backtrail.open(tmp_path / "store.db") as store:

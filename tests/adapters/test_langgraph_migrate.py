@@ -65,7 +65,7 @@ def test_a_sqlite_database_is_migrated_with_branches_and_pending_writes(store: A
         copied = migrate_database("langgraph-sqlite", str(file), store, lambda *done: progress.append(done))
         assert copied == Migration(11)
         assert progress[-1] == (11, 11)
-        assert migrate_database("langgraph-sqlite", str(file), store) == Migration(11)
+        assert migrate_database("langgraph-sqlite", str(file), store) == Migration(0, unchanged=11)
         assert_migrated(theirs, store)
 
 
@@ -93,8 +93,8 @@ def test_the_newest_checkpoints_of_a_shallow_saver_are_migrated(store: Any, own_
         theirs.setup()
         run_graphs(theirs)
         before = graph(theirs).get_state(at("t/1"))
-        for _ in range(2):
-            assert migrate_database("langgraph-postgres", own_schema, store) == Migration(2)
+        assert migrate_database("langgraph-postgres", own_schema, store) == Migration(2)
+        assert migrate_database("langgraph-postgres", own_schema, store) == Migration(0, unchanged=2)
     ours = graph(BacktrailSaver(store))
     after = ours.get_state(at("t/1"))
     assert (after.values, after.config, after.metadata) == (before.values, before.config, before.metadata)
@@ -140,7 +140,9 @@ def test_the_command_line_migrates_a_database(tmp_path: Path) -> None:
         run_graphs(theirs)
     backtrail_ = [sys.executable, "-m", "backtrail.cli", "import", "-s", str(target)]
     done = subprocess.run([*backtrail_, "langgraph-sqlite", str(file)], capture_output=True, text=True, check=True)
-    assert "11 checkpoints imported" in done.stdout
+    assert "11 checkpoints imported, 0 unchanged, 0 skipped" in done.stdout
+    again = subprocess.run([*backtrail_, "langgraph-sqlite", str(file)], capture_output=True, text=True, check=True)
+    assert "0 checkpoints imported, 11 unchanged, 0 skipped" in again.stdout
     with backtrail.open(target) as store:
         assert {"t%2F1", "t2"} <= {info.id for info in store.threads()}
     wrong = subprocess.run([*backtrail_, "langgraph-sqlite"], capture_output=True, text=True, check=False)

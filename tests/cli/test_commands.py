@@ -138,6 +138,13 @@ def test_rm_deletes_only_with_yes(run: Run, store_dir: Path) -> None:
     assert [c.step for c in _thread(store_dir).history()] == [1, 2, 4]
 
 
+def test_rm_of_a_fork_counts_only_its_own_checkpoints(run: Run, store_dir: Path) -> None:
+    assert run("fork", "talk", "3", "--to", "talk-2").code == 0
+    assert run("rm", "talk-2", "-n").out == "would delete talk-2: 0 checkpoints\n"
+    _thread(store_dir, "talk-2").append("messages", [{"role": "user", "content": "hello"}])
+    assert run("rm", "talk-2", "talk", "-n").out == "would delete talk-2, talk: 6 checkpoints\n"
+
+
 def test_export_writes_every_format_to_stdout_or_a_file(run: Run, store_dir: Path) -> None:
     assert json.loads(run("export", "talk", "--format", "json").out)["state"]["mode"] == "build"
     assert json.loads(run("export", "talk").out.splitlines()[-1])["content"] == "a token bucket"

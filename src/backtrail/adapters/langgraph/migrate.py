@@ -45,12 +45,14 @@ class SkippedCheckpoint(msgspec.Struct, frozen=True):
 class Migration(msgspec.Struct, frozen=True):
     """The outcome of a migration. `str()` of it is for people."""
 
-    checkpoints: int  #: that are now in the store, those of an earlier migration included
+    checkpoints: int  #: that were copied
+    unchanged: int = 0  #: checkpoints that the store had already
     skipped: tuple[SkippedCheckpoint, ...] = ()
     made_plain: tuple[str, ...] = ()  #: classes whose objects were copied as plain data
 
     def __str__(self) -> str:
-        lines = [f"{counted(self.checkpoints, 'checkpoint')} imported, {len(self.skipped)} skipped"]
+        imported = counted(self.checkpoints, "checkpoint")
+        lines = [f"{imported} imported, {self.unchanged} unchanged, {len(self.skipped)} skipped"]
         lines += [f"  skipped: {one}" for one in self.skipped]
         lines += [
             f"  copied as plain data: {name} (allow it with migrate_database(types=…))" for name in self.made_plain
@@ -120,26 +122,28 @@ def _copy_all(source: SaverDatabase, target: BacktrailSaver, progress: Progress 
         else:
             skipped.append(SkippedCheckpoint(str(address.thread_id), str(address.id), "its ids are not text"))
     addresses.sort()
-    copied = 0
+    copied = unchanged = 0
     for number, address in enumerate(addresses, 1):
         try:
             found = source.read(address)
             if found is not None:  # else it was deleted since the list was made
-                _copy(address, found, target)
-                copied += 1
+                new = _copy(address, found, target)
+                copied, unchanged = copied + new, unchanged + (not new)
         except Unavailable:
             raise
         except BacktrailError as error:
             skipped.append(SkippedCheckpoint(address.thread_id, address.id, str(error)))
         if progress is not None:
             progress(number, len(addresses))
-    return Migration(copied, tuple(skipped))
+    return Migration(copied, unchanged, tuple(skipped))
 
 
-def _copy(address: Address, found: StoredCheckpoint, target: BacktrailSaver) -> None:
+def _copy(address: Address, found: StoredCheckpoint, target: BacktrailSaver) -> bool:
+    """Copy a checkpoint, and the pending writes that it lacks; False if the store had the checkpoint already."""
     thread = {"thread_id": address.thread_id, "checkpoint_ns": address.ns}
     saved: RunnableConfig = {"configurable": {**thread, "checkpoint_id": address.id}}
-    if target.get_tuple(saved) is None:
+    new = target.get_tuple(saved) is None
+    if new:
         parent = {"checkpoint_id": found.parent} if found.parent is not None else {}
         checkpoint = cast("GraphCheckpoint", {**found.checkpoint, "id": address.id})
         metadata = cast("CheckpointMetadata", found.metadata)
@@ -149,3 +153,4 @@ def _copy(address: Address, found: StoredCheckpoint, target: BacktrailSaver) -> 
         tasks.setdefault((write.task_id, write.task_path), []).append((write.channel, write.value))
     for (task_id, task_path), writes in tasks.items():
         target.put_writes(saved, writes, task_id, task_path)
+    return new

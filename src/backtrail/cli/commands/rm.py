@@ -49,7 +49,8 @@ def command(context: CommandContext, threads: tuple[str, ...], at: str | None, d
             checkpoint = handles[0].get(at)
             what = f"delete step {checkpoint.step} of {threads[0]}"
         else:
-            count = sum(len(handle.history(all=True)) for handle in handles)
+            # Its own: a fork's history has those of other threads, too, which stay. The name itself is listed first.
+            count = sum(info.count for name in threads for info in store.threads(prefix=name, limit=1))
             what = f"delete {', '.join(threads)}: {counted(count, 'checkpoint')}"
         if not dry_run:
             confirm(context, what, yes=yes)
