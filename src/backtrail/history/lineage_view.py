@@ -6,68 +6,55 @@ first, still have the same versions.
 
 from __future__ import annotations
 
-import threading
-import time
 from bisect import bisect_right
 from collections.abc import Collection, Iterable, Iterator
 
-from backtrail.engines.base import LAST_STEP, Branch, Engine, Head, Position, Step
+from backtrail.engines.base import LAST_STEP, Branch, Head, Position, Step
 from backtrail.engines.branch_origins import Segment, first_step, furthest, is_complete, walk_back
-from backtrail.history.ancestry import HistoryStep, broken_walk
+from backtrail.history.ancestry import CHUNK, HistoryStep, broken_walk
 from backtrail.history.context import Context
 from backtrail.history.records import Note, open_note, read_step
-
-_WORK = 0.0002  # seconds of work between two pauses
-_PAUSE = 0.00002  # seconds; long enough for another thread to wake up
-
-
-class Throttle:
-    """Lets other threads of the process run every fraction of a millisecond, while a lineage is processed.
-
-    A thread that computes releases the GIL only every five milliseconds, twenty times as long as a save takes. On an
-    event loop there are no other threads to let run, and nothing may sleep."""
-
-    def __init__(self, engine: Engine) -> None:
-        self._blocking = engine.properties.blocking
-        self._since = time.perf_counter()
-
-    def pause(self) -> None:
-        """Sleep for a moment, if it is time to and another thread could be waiting. Called every few rows."""
-        if self._blocking and time.perf_counter() - self._since > _WORK and threading.active_count() > 1:
-            time.sleep(_PAUSE)
-            self._since = time.perf_counter()
+from backtrail.history.throttle import Throttle
 
 
 class LineageView:
     """One lineage at one moment."""
 
-    def __init__(self, lineage: str, heads: list[Head], branches: list[Branch]) -> None:
+    def __init__(self, lineage: str, heads: list[Head], branches: list[Branch], throttle: Throttle) -> None:
         self.lineage = lineage
         self.heads = heads
         self.branches = {branch.id: branch for branch in branches}
+        self.throttle = throttle
         self.notes: dict[str, Note] = {}
         self.rows: dict[bytes, list[HistoryStep]] = {}  # ascending by step
         self._by_owner: dict[bytes, list[Branch]] = {}
         self._living: dict[Position, HistoryStep] | None = None
 
     @classmethod
-    async def read(cls, context: Context, lineage: str) -> LineageView:
-        """Read a lineage: the heads first, so that a later change is visible as a change of a head."""
-        throttle = Throttle(context.engine)
+    async def read(cls, context: Context, lineage: str, throttle: Throttle | None = None) -> LineageView:
+        """Read a lineage: the heads first, so that a later change is visible as a change of a head. Whoever reads many
+        lineages has one throttle for all of them."""
         heads = await context.engine.heads(lineage)
-        view = cls(lineage, heads, await context.branches(lineage))
-        view.notes = {head.thread: open_note(context.frames, head) for head in heads}
-        for branch in view.branches.values():
-            view.rows[branch.id] = rows = []
-            for number, step in enumerate(await context.engine.steps(lineage, branch.id, 1, LAST_STEP)):
-                rows.append(_history_step(context, branch, step))
-                if number % 16 == 0:
-                    throttle.pause()
+        view = cls(lineage, heads, await context.branches(lineage), throttle or Throttle(context.engine))
+        view.notes = {head.thread: open_note(context.frames, head) for head in view.throttle.over(heads)}
+        for branch in view.throttle.over(view.branches.values()):
+            view.rows[branch.id] = await view._read_rows(context, branch)
         return view
+
+    async def _read_rows(self, context: Context, branch: Branch) -> list[HistoryStep]:
+        """The rows of a branch, some at a time: a long result would be fetched without a pause."""
+        pages: list[list[HistoryStep]] = []
+        last = LAST_STEP
+        while last and (steps := await context.engine.steps(self.lineage, branch.id, 1, last, newest=CHUNK)):
+            pages.append([_history_step(context, branch, step) for step in self.throttle.over(steps)])
+            last = steps[0].step - 1 if len(steps) == CHUNK else 0
+        return [one for page in reversed(pages) for one in page]
 
     def without(self, threads: set[str]) -> LineageView:
         """The same lineage as it would be if these threads were deleted."""
-        other = LineageView(self.lineage, [head for head in self.heads if head.thread not in threads], [])
+        other = LineageView(
+            self.lineage, [head for head in self.heads if head.thread not in threads], [], self.throttle
+        )
         other.branches, other.rows = self.branches, self.rows
         other.notes = {head.thread: self.notes[head.thread] for head in other.heads}
         return other
@@ -112,7 +99,7 @@ class LineageView:
         for id in sorted(self.reach(heads), key=lambda id: first_step(self.branches[id]), reverse=True):
             starts = sorted(wanted.pop(id, ()))
             left = 0
-            for one in reversed(self.rows[id]):
+            for one in self.throttle.over(reversed(self.rows[id])):
                 while starts and starts[-1][0] >= one.step.step:
                     left = max(left, starts.pop()[1])
                 if left and one.alive:
@@ -137,7 +124,7 @@ class LineageView:
                 one.position: one
                 for branch, rows in self.rows.items()
                 for last in (visible.get(branch, 0),)
-                for one in rows
+                for one in self.throttle.over(rows)
                 if (one.alive and one.step.step <= last) or one.position in positions
             }
         return self._living
@@ -186,14 +173,18 @@ class LineageView:
             if segment.branch.owner != head.owner:
                 break  # what a fork inherited: none of its own branches is before that
             history[segment.branch.id] = segment.last
-        parts = [[one for one in self.rows[branch.id] if one.step.step > history.get(branch.id, 0)] for branch in own]
+        parts = [self._rows_after(branch.id, history.get(branch.id, 0)) for branch in own]
         if not any(parts):
             return
-        written = sorted(one.meta.created for branch in own for one in self.rows[branch.id])
+        written = sorted(one.meta.created for branch in own for one in self.throttle.over(self.rows[branch.id]))
         for off in filter(None, parts):
             newest = max(one.meta.created for one in off)
             since = next((created for created in written if created > newest), head.updated)
             yield from ((one, since) for one in off if one.alive)
+
+    def _rows_after(self, branch: bytes, step: int) -> list[HistoryStep]:
+        rows = self.rows[branch]
+        return rows[bisect_right(rows, step, key=_number) :]
 
     def _branches_of(self, owner: bytes) -> list[Branch]:
         if not self._by_owner:

@@ -14,8 +14,9 @@ from backtrail.errors import Corrupt, OverBudget, UnsafePath, UnsupportedFormat
 from backtrail.history import run_status
 from backtrail.history.ancestry import HistoryStep
 from backtrail.history.context import Context
-from backtrail.history.lineage_view import LineageView, Throttle
+from backtrail.history.lineage_view import LineageView
 from backtrail.history.state_reader import StateReader
+from backtrail.history.throttle import Throttle
 from backtrail.history.zstd_dictionary import is_dictionary
 
 PLAIN_KINDS = frozenset(
@@ -41,12 +42,12 @@ class Needed(msgspec.Struct, frozen=True):
         return at >= 0 and ranges[at][1] >= step
 
 
-async def find_needed(context: Context, lineage: str, positions: Iterable[Position]) -> Needed:
+async def find_needed(context: Context, lineage: str, positions: Iterable[Position], throttle: Throttle) -> Needed:
     """Read the roots at these positions, and find what they point at."""
-    reader, throttle = StateReader(context, lineage), Throttle(context.engine)
+    reader = StateReader(context, lineage)
     spans: set[tuple[bytes, int, int]] = set()
     blobs: set[bytes] = set()
-    for branch, ranges in merge_spans((branch, step, step) for branch, step in positions).items():
+    for branch, ranges in merge_spans((branch, step, step) for branch, step in throttle.over(positions)).items():
         for first, last in ranges:
             for start in range(first, last + 1, _BATCH):
                 for row in await context.engine.rows(lineage, branch, start, min(last, start + _BATCH - 1)):
@@ -84,25 +85,28 @@ async def find_garbage(context: Context, view: LineageView, doomed: set[Position
     """The garbage of a lineage once the checkpoints at `doomed` are deleted, too. Includes blobs if rows are deleted,
     or if `all_blobs`."""
     stay, go = view.duplicates(doomed)
-    living = {position: one for position, one in view.living().items() if position not in doomed}
+    over = view.throttle.over
+    living = {position: one for position, one in over(view.living().items()) if position not in doomed}
     living |= {one.position: one for one in stay}
-    dead = [one for rows in view.rows.values() for one in rows if one.position not in living]
+    dead = [one for rows in view.rows.values() for one in over(rows) if one.position not in living]
     if not dead and not all_blobs and len(view.branches) == sum(1 for rows in view.rows.values() if rows):
         return NO_GARBAGE
-    needed = await find_needed(context, view.lineage, living)
-    gone = {one.position: one for one in dead if not needed.has_row(*one.position)}
-    staying = {one.position for rows in view.rows.values() for one in rows if one.position not in gone}
-    links = {previous_position(view.branches[branch], step) for branch, step in staying}
-    rows = [position for position in gone if position not in links]
+    needed = await find_needed(context, view.lineage, living, view.throttle)
+    gone = {one.position: one for one in over(dead) if not needed.has_row(*one.position)}
+    staying = {one.position for rows in view.rows.values() for one in over(rows) if one.position not in gone}
+    links = {previous_position(view.branches[branch], step) for branch, step in over(staying)}
+    rows = [position for position in over(gone) if position not in links]
     whole_rows = set(rows)
     bodies = []
-    for branch, step in (position for position in gone if position in links):
+    for branch, step in (position for position in over(gone) if position in links):
         row = await context.engine.row(view.lineage, branch, step)
         # Also if this was done before and the row before it goes only now: of a mirror, one side may have missed it.
         if row is not None and (row.root or previous_position(view.branches[branch], step) in whole_rows):
             bodies.append((branch, step))
-    needed_branches = view.with_ancestors({*(branch for branch, _ in staying), *(head.branch for head in view.heads)})
-    needed_branches |= {branch for branch, step in gone if (branch, step) in links}
+    needed_branches = view.with_ancestors(
+        {*(branch for branch, _ in over(staying)), *(head.branch for head in view.heads)}
+    )
+    needed_branches |= {branch for branch, step in over(gone) if (branch, step) in links}
     branches = [branch for branch in view.branches if branch not in needed_branches]
     whole = set(branches)  # deleted with all their rows
     blobs: list[bytes] = []
@@ -112,8 +116,8 @@ async def find_garbage(context: Context, view: LineageView, doomed: set[Position
             blobs = await _unneeded_blobs(context, view, living, needed.blobs)
         except (Corrupt, OverBudget, UnsafePath, UnsupportedFormat) as error:
             unsure = str(error)  # rows can be freed all the same: only blobs are referenced from there
-    size = sum(gone[position].meta.written for position in (*rows, *bodies))
-    light = sum(one.meta.written for one in gone.values()) - size
+    size = sum(gone[position].meta.written for position in over((*rows, *bodies)))
+    light = sum(one.meta.written for one in over(gone.values())) - size
     return Garbage(
         [position for position in rows if position[0] not in whole],
         bodies,

@@ -26,11 +26,12 @@ from backtrail.engines.reserved_names import user_lineages, user_threads
 from backtrail.errors import Corrupt, InvalidInput, OverBudget
 from backtrail.history.checkpoint_ids import uuid_text
 from backtrail.history.context import Context
-from backtrail.history.lineage_view import LineageView, Throttle
+from backtrail.history.lineage_view import LineageView
 from backtrail.history.reachability import NO_GARBAGE, PLAIN_KINDS, Garbage, find_garbage
 from backtrail.history.records import Note, bump_version, deletion, now_micros, open_note
 from backtrail.history.retention import check_retention, expired, keeps_all, kept, unpack_retention
 from backtrail.history.retry import SWEEPS
+from backtrail.history.throttle import Throttle
 from backtrail.model import Pruned, Retention
 
 Progress = Callable[[int, int], object]  #: called with (lineages done, total lineages)
@@ -56,6 +57,7 @@ class Sweeper:
 
     def __init__(self, context: Context) -> None:
         self._context = context
+        self._throttle = Throttle(context.engine)
         self._files: set[str] | None = None  # references to snapshots, once all conversations have been read
 
     async def prune(
@@ -97,6 +99,7 @@ class Sweeper:
                 total[what] += getattr(done, what)
             if progress is not None:
                 progress(number, len(names))
+            self._throttle.pause()
         return Pruned(**total, damaged=tuple(damaged), dry_run=dry_run)
 
     async def _untouched(self, given: Retention | None) -> set[str]:
@@ -106,7 +109,7 @@ class Sweeper:
         after: str | None = None
         while page := await user_threads(self._context.engine, after=after, limit=_PAGE):
             after = page[-1].thread
-            for head in page:
+            for head in self._throttle.over(page):
                 if head.thread != head.lineage:
                     forked.add(head.lineage)
                 elif changes_of(head.version) == head.step == head.count and head.kind in PLAIN_KINDS:
@@ -157,7 +160,7 @@ class Sweeper:
         self, lineage: str, given: Retention | None, *, all_blobs: bool
     ) -> tuple[LineageView, set[str], set[Position], Garbage]:
         """A lineage, its expired threads, the checkpoints to be deleted, and the garbage after that."""
-        view = await LineageView.read(self._context, lineage)
+        view = await LineageView.read(self._context, lineage, self._throttle)
         now = now_micros()
         gone = {h.thread for h in view.heads if expired(self._policy(view.notes[h.thread], h, given), now, h)}
         left = view.without(gone)
@@ -187,7 +190,7 @@ class Sweeper:
         workspaces = [head.thread for head in view.heads if head.kind == WORKSPACE]
         return {
             position
-            for position in view.living()
+            for position in self._throttle.over(view.living())
             if position not in keep and not any(self._is_referenced(view, name, position) for name in workspaces)
         }
 
@@ -202,7 +205,7 @@ class Sweeper:
 
     def _collect_references(self, view: LineageView, doomed: set[Position]) -> None:
         if self._files is not None:
-            living = (one for position, one in view.living().items() if position not in doomed)
+            living = (one for position, one in self._throttle.over(view.living().items()) if position not in doomed)
             self._files.update(one.meta.files for one in living if one.meta.files is not None)
 
     async def _mark(
@@ -213,9 +216,7 @@ class Sweeper:
         now = now_micros()
         owners: dict[bytes, int] = {}
         marks = []
-        throttle = Throttle(context.engine)
-        for branch, step in sorted(doomed):
-            throttle.pause()
+        for branch, step in self._throttle.over(sorted(doomed)):
             owner = view.branches[branch].owner
             owners[owner] = owners.get(owner, 0) + 1
             marks.append(deletion(context.frames, branch, step, now))
@@ -245,6 +246,7 @@ class Sweeper:
             drops.append(Drop(lineage, expect, branches=found.branches, blobs=found.blobs))
         drops += [Drop(lineage, expect, rows=part) for part in _parts(found.rows[::-1], at_once)]
         for drop in drops:
+            self._throttle.pause()
             await self._context.engine.drop(drop)
 
 
