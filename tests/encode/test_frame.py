@@ -185,7 +185,7 @@ def test_a_damaged_row_among_many_is_named(frames: Frames, number: int, at: int)
 def test_a_row_whose_checksum_holds_but_which_zstd_cannot_unpack_is_named(number: int) -> None:
     frames = Frames("zstd")
     data, records = rows_of(frames, ROWS)
-    for rubbish in (data[number][:-20], data[number][:9] + b"rubbish", data[number][:9]):
+    for rubbish in (data[number][:-20], data[number][:9] + b"rubbish", data[number][:9], b""):
         given = [*data[:number], rubbish + pack_crc(crc32(rubbish)), *data[number + 1 :]]
         with pytest.raises(Corrupt, match=f"row {number}\\b"):
             bare_contents(frames, given, records)

@@ -145,7 +145,7 @@ class Frames:
         if set(map(type, frames)) <= _BYTES and set(map(crc32, frames)) <= _ALL_SOUND:
             if not any(map(_FLAG, frames)):
                 return frames
-            return self._unpack_rows([frame[:-4] for frame in frames], records, allow)
+            return self._unpack_rows(frames, records, allow)
         return [BEFORE + self.unwrap(f, p, allow) + BEHIND for f, p in zip(frames, records, strict=True)]
 
     def blob_id(self, content: bytes | memoryview) -> bytes:
@@ -226,6 +226,8 @@ class Frames:
 
     def _unpack(self, packed: bytes, record: str, allow: Allow | None = None) -> bytes:
         """The content that `_pack` packed."""
+        if not packed:
+            raise Corrupt(record, "it is empty")
         kind = packed[0]
         if kind == RAW:
             return packed[1:]
@@ -249,30 +251,32 @@ class Frames:
         except zstandard.ZstdError as error:
             raise Corrupt(record, f"zstd: {error}") from error
 
-    def _unpack_rows(self, packed: Sequence[bytes], records: Iterable[str], allow: Allow | None) -> list[bytes]:
-        """Bare frames of the contents that `_pack` packed."""
+    def _unpack_rows(self, frames: Sequence[bytes], records: Iterable[str], allow: Allow | None) -> list[bytes]:
+        """Bare frames of sound frames, or of any four bytes behind what `_pack` packed."""
         try:
-            found = self._unpack_together(packed, allow) if allow is not None else None
+            found = self._unpack_together(frames, allow) if allow is not None else None
         except zstandard.ZstdError:
             found = None
         if found is None:  # one by one, to find what is wrong
-            found = [BEFORE + self._unpack(one, p, allow) + BEHIND for one, p in zip(packed, records, strict=True)]
+            found = [BEFORE + self._unpack(f[:-4], p, allow) + BEHIND for f, p in zip(frames, records, strict=True)]
         return found
 
-    def _unpack_together(self, packed: Sequence[bytes], allow: Allow) -> list[bytes] | None:
+    def _unpack_together(self, frames: Sequence[bytes], allow: Allow) -> list[bytes] | None:
         """The same; those of one dictionary are unpacked with one call. None if one cannot be unpacked."""
         groups: dict[bytes, list[int]] = {}  # the name of a dictionary -> which were compressed with it
-        for at, one in enumerate(packed):
-            kind = one[:1]
-            if kind in _PACKED:
-                groups.setdefault(one[1 : 1 + NAME] if kind == b"\x02" else b"", []).append(at)
-            elif kind != BEFORE:
+        for at, frame in enumerate(frames):
+            kind = frame[0]
+            if kind == DICTIONARY:
+                groups.setdefault(frame[1 : 1 + NAME], []).append(at)
+            elif kind == ZSTD:
+                groups.setdefault(b"", []).append(at)
+            elif kind != RAW or len(frame) == len(BEHIND):
                 return None
         if not groups.keys() - {b""} <= self._dictionaries.keys():
             return None
-        found = [one + BEHIND for one in packed]
+        found = list(frames)
         for name, places in groups.items():
-            bodies = [packed[at][1 + len(name) :] for at in places]
+            bodies = [frames[at][1 + len(name) : -4] for at in places]
             for at, content in zip(places, self._decompress(name, bodies, allow), strict=True):
                 found[at] = b"".join((BEFORE, content, BEHIND))
         return found

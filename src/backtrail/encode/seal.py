@@ -22,7 +22,7 @@ import msgspec
 from blake3 import blake3
 
 from backtrail.encode.checksum import SOUND, crc32, pack_crc
-from backtrail.encode.frame import SEALED, Allow, Frames, check_sound
+from backtrail.encode.frame import BEHIND, SEALED, Allow, Frames, check_sound
 from backtrail.errors import Corrupt, InvalidInput, MissingExtra, Unavailable, UnsupportedFormat
 from backtrail.model import Budget
 
@@ -147,7 +147,7 @@ class SealedFrames(Frames):
 
     def bare(self, frames: Sequence[bytes], records: Iterable[str], allow: Allow | None = None) -> Sequence[bytes]:
         where = list(records)
-        opened = [self._open(f, p.encode(), p) for f, p in zip(frames, where, strict=True)]
+        opened = [self._open(f, p.encode(), p) + BEHIND for f, p in zip(frames, where, strict=True)]
         return self._unpack_rows(opened, where, allow)
 
     def bind(self, content: bytes, facts: bytes) -> bytes:
