@@ -14,7 +14,6 @@ from __future__ import annotations
 import errno
 import os
 import re
-import secrets
 import stat
 import time
 from collections.abc import Iterable, Iterator
@@ -177,7 +176,7 @@ def replace_atomically(path: Path, parts: Iterable[bytes], *, sync: bool = True)
 @contextmanager
 def temporary_file(path: Path) -> Iterator[Path]:
     """A random name beside `path`, not yet in use. After an error, what was made under that name is removed."""
-    fresh = path.with_name(f".backtrail-{secrets.token_hex(8)}.new")
+    fresh = path.with_name(f".backtrail-{os.urandom(8).hex()}.new")
     try:
         yield fresh
     except BaseException:

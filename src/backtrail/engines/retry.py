@@ -8,7 +8,6 @@ had succeeded.
 from __future__ import annotations
 
 import math
-import random
 import re
 import time
 from collections.abc import Awaitable, Callable, Iterator
@@ -94,6 +93,8 @@ async def retry_interrupted(
         try:
             return await attempt(), number > 0
         except Interrupted as error:
+            import random  # slow, and hardly any process needs it
+
             # Jitter, so that the clients of a restarted server do not all come back at the same moment.
             pause = policy.pause(number) * random.uniform(0.5, 1.0)  # noqa: S311 (a pause is no secret)
             spent = time.monotonic() - begun
