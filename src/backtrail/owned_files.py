@@ -30,7 +30,7 @@ ABANDONED = 3600.0  #: seconds after its last change, a temporary file belongs t
 _SAFE = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 _NOT_A_FILE = (errno.ELOOP, errno.ENXIO, errno.EISDIR, errno.EMLINK, errno.ENODEV, errno.EOPNOTSUPP)
 _WRITES = os.O_WRONLY | os.O_RDWR
-_TEMPORARY = re.compile(r"\.backtrail-[0-9a-f]{16}\.new(-journal|-wal|-shm)?")
+_TEMPORARY = r"\.backtrail-[0-9a-f]{16}\.new(-journal|-wal|-shm)?"
 _CREATING = 100  # attempts, in case others create and remove the file meanwhile
 _CHUNK = 1 << 20
 
@@ -189,7 +189,7 @@ def remove_abandoned(directory: Path) -> None:
     """Remove temporary files of processes that died before they could rename or remove them."""
     limit = time.time() - ABANDONED
     for path in directory.iterdir():
-        if _TEMPORARY.fullmatch(path.name):
+        if re.fullmatch(_TEMPORARY, path.name):
             with suppress(FileNotFoundError):
                 found = path.lstat()
                 if stat.S_ISREG(found.st_mode) and found.st_mtime < limit:

@@ -20,7 +20,7 @@ from backtrail.errors import InvalidInput, Unavailable
 from backtrail.telemetry import count_retry
 
 T = TypeVar("T")
-_TRIED = re.compile(r"connection to server (?:at|on socket) ")
+_TRIED = r"connection to server (?:at|on socket) "
 
 
 class Interrupted(Unavailable):
@@ -116,7 +116,7 @@ def is_connection_refused(error: Interrupted) -> bool:
             return True
         reason = reason.__cause__ or reason.__context__
     # libpq has only a message, with one sentence for each address that it tried.
-    tried, text = _TRIED.findall(str(error)), str(error)
+    tried, text = re.findall(_TRIED, str(error)), str(error)
     return bool(tried) and len(tried) == sum(map(text.count, ("Connection refused", "No such file or directory")))
 
 
