@@ -231,6 +231,17 @@ def test_the_hook_imports_nothing_that_a_capture_can_do_without(agent: FakeAgent
     assert not slow.union(f"backtrail.{name}" for name in ours).intersection(second)
 
 
+def test_the_module_that_msgspec_is_imported_without_can_be_imported_later() -> None:
+    program = (
+        "import sys; from backtrail.agents import hook; hook._import_msgspec()\n"
+        "assert 'msgspec' in sys.modules and 'typing_extensions' not in sys.modules\n"
+        "import msgspec, typing_extensions\n"
+        "class T(typing_extensions.TypedDict, total=False): n: typing_extensions.Required[int]; s: str\n"
+        "assert msgspec.json.decode(b'{\"n\": 1}', type=T) == {'n': 1}\n"
+    )
+    subprocess.run([sys.executable, "-c", program], check=True, timeout=PATIENCE)
+
+
 def test_the_agent_need_not_wait_at_the_end_of_a_turn(agent: FakeAgent) -> None:
     check_harmless(agent.hook("UserPromptSubmit", prompt="x", prompt_id="id-1"), 0)
     with directory_in_use(agent):
