@@ -11,7 +11,7 @@ import os
 import re
 
 # Parts of a lease owner's name that mean nothing to a person: the pid namespace, the start time, a random token.
-_MARKS = re.compile(r" \(pid:\[\d+\]\)| started \d+(?= \[)| \[[0-9a-f]{8,32}\]$")
+_MARKS = r" \(pid:\[\d+\]\)| started \d+(?= \[)| \[[0-9a-f]{8,32}\]$"
 
 
 #: What a decoder raises for bytes that are not its own: msgspec's errors and UnicodeDecodeError are ValueErrors, and
@@ -162,7 +162,7 @@ class LockTimeout(BacktrailError):
     """Another owner held the lock for longer than the caller's timeout."""
 
     def __init__(self, name: str, waited: float, owner: str | None = None) -> None:
-        holder = _MARKS.sub("", owner) if owner else "another owner"
+        holder = re.sub(_MARKS, "", owner) if owner else "another owner"
         super().__init__(f"{name} is held by {holder}: waited {round(waited, 1):g} s; try again or raise timeout")
         self.name = name
         self.owner = owner

@@ -20,7 +20,6 @@ from backtrail.errors import InvalidInput
 from backtrail.history.context import Context
 from backtrail.history.observation import ObservedEngine
 from backtrail.history.retention import check_retention
-from backtrail.options import Options
 from backtrail.replicate.settings import OPTIONS as SETTINGS
 from backtrail.replicate.settings import Settings
 from backtrail.telemetry import activate as activate_telemetry
@@ -112,7 +111,11 @@ def open_context(target: Any, options: dict[str, Any], *, asynchronous: bool) ->
 def _no_options_behind_a_path(address: Address) -> None:
     """`agents.db?durability=normal` would be a file of that name: only a URL has options."""
     path, mark, query = address.target.partition("?")
-    if address.scheme == "sqlite" and mark and query.partition("=")[0] in Options.__annotations__:
+    if address.scheme != "sqlite" or not mark:
+        return
+    from backtrail.options import Options
+
+    if query.partition("=")[0] in Options.__annotations__:
         raise InvalidInput(
             f"what follows ? behind {path!r} looks like options, which only a URL has: write sqlite:{path}?…"
         )

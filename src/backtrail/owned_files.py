@@ -14,7 +14,6 @@ from __future__ import annotations
 import errno
 import os
 import re
-import secrets
 import stat
 import time
 from collections.abc import Iterable, Iterator
@@ -31,7 +30,7 @@ ABANDONED = 3600.0  #: seconds after its last change, a temporary file belongs t
 _SAFE = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 _NOT_A_FILE = (errno.ELOOP, errno.ENXIO, errno.EISDIR, errno.EMLINK, errno.ENODEV, errno.EOPNOTSUPP)
 _WRITES = os.O_WRONLY | os.O_RDWR
-_TEMPORARY = re.compile(r"\.backtrail-[0-9a-f]{16}\.new(-journal|-wal|-shm)?")
+_TEMPORARY = r"\.backtrail-[0-9a-f]{16}\.new(-journal|-wal|-shm)?"
 _CREATING = 100  # attempts, in case others create and remove the file meanwhile
 _CHUNK = 1 << 20
 
@@ -177,7 +176,7 @@ def replace_atomically(path: Path, parts: Iterable[bytes], *, sync: bool = True)
 @contextmanager
 def temporary_file(path: Path) -> Iterator[Path]:
     """A random name beside `path`, not yet in use. After an error, what was made under that name is removed."""
-    fresh = path.with_name(f".backtrail-{secrets.token_hex(8)}.new")
+    fresh = path.with_name(f".backtrail-{os.urandom(8).hex()}.new")
     try:
         yield fresh
     except BaseException:
@@ -190,7 +189,7 @@ def remove_abandoned(directory: Path) -> None:
     """Remove temporary files of processes that died before they could rename or remove them."""
     limit = time.time() - ABANDONED
     for path in directory.iterdir():
-        if _TEMPORARY.fullmatch(path.name):
+        if re.fullmatch(_TEMPORARY, path.name):
             with suppress(FileNotFoundError):
                 found = path.lstat()
                 if stat.S_ISREG(found.st_mode) and found.st_mtime < limit:

@@ -8,7 +8,6 @@ generative AI where these have one.
 
 from __future__ import annotations
 
-import inspect
 import sys
 import time
 from collections.abc import Coroutine, Iterator
@@ -129,6 +128,8 @@ class Telemetry:
 
 def _durations(meter: Meter, name: str, description: str) -> Histogram:
     """A histogram of seconds. OpenTelemetry before 1.30 takes no advice on its bounds: a view can set them there."""
+    import inspect  # slow to import, and hardly any process is observed
+
     advice: dict[str, Any] = {}
     if "explicit_bucket_boundaries_advisory" in inspect.signature(meter.create_histogram).parameters:
         advice = {"explicit_bucket_boundaries_advisory": _BOUNDS}

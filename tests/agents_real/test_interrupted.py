@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 from concurrent.futures import ThreadPoolExecutor
@@ -34,6 +35,30 @@ def test_an_agent_that_was_killed_in_a_turn_goes_back_to_before_it(
     home.prompt(agent, "PROMPT-three", newest_session(home))
     assert without_replies(model.last_shown("PROMPT-three")) == ["PROMPT-one", "ran echo one > a.txt", "PROMPT-three"]
     assert turns_of(home) == ["PROMPT-one", "PROMPT-three"]
+
+
+def test_codex_tells_of_an_interrupted_turn_and_what_a_person_edits_then_is_in_no_turn(
+    make_home: MakeHome, model: ModelServer
+) -> None:
+    home = make_home("codex")
+    home.prompt("codex", "PROMPT-one RUN:echo one > a.txt ENDRUN")
+    session = newest_session(home)
+    model.hold = "ran echo half > a.txt"
+    process = home.start(*prompt_command("codex", "PROMPT-two RUN:echo half > a.txt ENDRUN", session))
+    assert model.holding.wait(PATIENCE)
+    process.send_signal(signal.SIGINT)
+    process.communicate(timeout=PATIENCE)
+    model.release()
+    log = (home.home / ".local/share/backtrail/hook.log").read_text().splitlines()
+    told = {entry["event"]: entry for entry in map(json.loads, log)}
+    assert told["Interrupt"]["checkpoint"]
+    assert backtrail(home, "log")["turns"][0]["interrupted"]
+    (home.project / "mine.txt").write_text("mine\n")
+    home.prompt("codex", "PROMPT-three RUN:echo three > a.txt ENDRUN", session)
+    for turn in ("2", "3"):
+        assert [change["path"] for change in backtrail(home, "diff", turn)["files"]] == ["a.txt"]
+    backtrail(home, "rewind", "3", "--yes")
+    assert contents(home) == {"a.txt": "half\n", "mine.txt": "mine\n"}
 
 
 @pytest.mark.parametrize("agent", AGENTS)

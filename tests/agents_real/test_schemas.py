@@ -71,7 +71,7 @@ def test_every_answer_to_codex_is_as_its_schema_says(make_home: MakeHome, schema
 def test_the_fields_that_we_read_are_those_that_codex_sends(event: str, schemas: dict[str, Any]) -> None:
     sent = schemas[f"{title(event)}.command.input"]
     needed = {"session_id", "cwd", "hook_event_name", "transcript_path"}
-    needed |= {"turn_id"} if event in ("UserPromptSubmit", "Stop") else set()
+    needed |= {"turn_id"} if event in ("UserPromptSubmit", "Stop", "Interrupt") else set()
     needed |= {"prompt"} if event == "UserPromptSubmit" else set()
     assert needed <= set(sent["required"])
     assert sent["properties"]["hook_event_name"]["const"] == event

@@ -105,6 +105,26 @@ def test_a_turn_that_was_interrupted_is_closed_by_the_next_prompt(
     assert len(session.thread.load(first.after)["messages"]) == 2
 
 
+def test_a_turn_that_codex_says_was_interrupted_ends_there_and_later_edits_are_in_no_turn(
+    tmp_path: Path, user_store: backtrail.Store
+) -> None:
+    agent = FakeAgent(tmp_path, "codex")
+    agent.tell(user_store, "UserPromptSubmit", prompt="one", turn_id="id-1")
+    agent.say("one", "half an answer")
+    agent.write("half.txt", "half")
+    agent.tell(user_store, "Interrupt", turn_id="id-1")
+    agent.write("mine.txt", "mine")
+    agent.tell(user_store, "UserPromptSubmit", prompt="two", turn_id="id-2")
+    agent.write("two.txt", "two")
+    agent.tell(user_store, "Stop", turn_id="id-2")
+    session = agent.read(user_store)
+    first, second = session.turns()
+    assert (first.interrupted, second.interrupted) == (True, False)
+    assert (changed(session, first), changed(session, second)) == (["half.txt"], ["two.txt"])
+    assert first.after is not None and first.after.custom["closed_by"] == "interrupt"
+    assert len(session.thread.load(first.after)["messages"]) == 2
+
+
 @pytest.mark.parametrize("name", ["SessionEnd", "SessionStart"])
 def test_a_turn_that_was_interrupted_is_closed_by_the_end_of_the_session_and_by_its_next_start(
     name: str, agent: FakeAgent, user_store: backtrail.Store

@@ -199,6 +199,49 @@ def test_a_module_that_cannot_be_imported_does_no_harm(agent: FakeAgent, tmp_pat
     assert "broken on purpose" in told
 
 
+_TELLING = """
+import os, sys
+from backtrail.agents import hook
+def end(code, end=os._exit):
+    with open("second" if "backtrail.agents.hook_worker" in sys.modules else "first", "w") as file:
+        file.write(" ".join(sys.modules))
+    end(code)
+os._exit = end
+hook.main(["claude"])
+"""
+
+
+@pytest.mark.parametrize("event", ["UserPromptSubmit", "Stop"])
+def test_the_hook_imports_nothing_that_a_capture_can_do_without(agent: FakeAgent, tmp_path: Path, event: str) -> None:
+    check_harmless(agent.hook("SessionStart"), 0)
+    wait_for_events(1)
+    agent.write("a.txt", "one")
+    agent.say("hello")
+    command = [sys.executable, "-c", _TELLING]
+    subprocess.run(command, input=agent.payload(event, prompt="x"), cwd=tmp_path, check=True, timeout=PATIENCE)
+    assert "error" not in wait_for_events(2)[-1]
+    wait_until(lambda: (tmp_path / "second").exists() and (tmp_path / "second").read_text())
+    first, second = ((tmp_path / name).read_text().split() for name in ("first", "second"))
+    assert not {"msgspec", "json", "pathlib", "sqlite3"}.intersection(first)
+    assert {"backtrail.agents.capture", "backtrail.engines.sqlite.engine"} <= {*second}
+    slow = {"asyncio", "click", "concurrent", "dataclasses", "email", "http", "inspect", "logging", "random", "rich"}
+    slow |= {"secrets", "socket", "ssl", "subprocess", "tempfile", "typing_extensions", "zipfile"}
+    ours = ("aio", "cli", "engines.jsonl", "engines.memory", "engines.postgres", "engines.redis", "history.diff")
+    ours += ("importers", "options", "replicate.mirror", "run", "sequence_diff", "server", "session", "workspace.diff")
+    assert not slow.union(f"backtrail.{name}" for name in ours).intersection(second)
+
+
+def test_the_module_that_msgspec_is_imported_without_can_be_imported_later() -> None:
+    program = (
+        "import sys; from backtrail.agents import hook; hook._import_msgspec()\n"
+        "assert 'msgspec' in sys.modules and 'typing_extensions' not in sys.modules\n"
+        "import msgspec, typing_extensions\n"
+        "class T(typing_extensions.TypedDict, total=False): n: typing_extensions.Required[int]; s: str\n"
+        "assert msgspec.json.decode(b'{\"n\": 1}', type=T) == {'n': 1}\n"
+    )
+    subprocess.run([sys.executable, "-c", program], check=True, timeout=PATIENCE)
+
+
 def test_the_agent_need_not_wait_at_the_end_of_a_turn(agent: FakeAgent) -> None:
     check_harmless(agent.hook("UserPromptSubmit", prompt="x", prompt_id="id-1"), 0)
     with directory_in_use(agent):

@@ -33,6 +33,23 @@ def change(path: Path, script: str) -> None:
         connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
 
 
+def test_each_format_has_the_digest_of_the_schema_that_its_scripts_make() -> None:
+    assert [*migrations.SCHEMAS] == [*range(1, migrations.newest() + 1)]
+    for version, digest in migrations.SCHEMAS.items():
+        with closing(sqlite3.connect(":memory:", isolation_level=None)) as connection:
+            migrations.run(connection, migrations.SCRIPTS[:version])
+            rows = connection.execute("SELECT type, name, tbl_name, sql FROM sqlite_schema").fetchall()
+            assert schema_check.digest(rows) == digest
+
+
+def test_a_store_with_the_usual_schema_is_opened_without_making_one(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(schema_check, "_sound", {})
+    monkeypatch.setattr(schema_check, "_expected", None)
+    step(SQLiteEngine(path).close())
+
+
 STRANGE = {
     "a trigger that empties the store": (
         "CREATE TRIGGER empties AFTER INSERT ON steps BEGIN DELETE FROM steps; END",

@@ -5,8 +5,8 @@ read) and `prompt` (the newest one, whole). The custom fields of a checkpoint ar
 before the first prompt), `open` (the turn goes on), `turn_id`, and `cwd`, the directory.
 
 A prompt begins a turn: its checkpoint has the files as they were before. `turn_end` ends it. What a person edits
-afterwards is in no turn: it is the difference from the end of one to the beginning of the next. A turn whose end was
-never told, because it was interrupted, is ended by the next event, which is then in `closed_by`.
+afterwards is in no turn: it is the difference from the end of one to the beginning of the next. A turn that was
+interrupted has `closed_by`: "interrupt" if the agent said so, else the next event, which ended it.
 
 If the directory cannot be saved, the messages are, and `files_missing` says why.
 """
@@ -141,6 +141,8 @@ class _Capture:
         elif event.kind == "turn_end":
             if event.turn_id is not None and not same_turn and known.get("turn_id") is not None:
                 turn += 1  # no prompt began it: it was missed, or a background task woke the agent
+            if event.interrupts:
+                fields["closed_by"] = "interrupt"
             is_open = False
         elif event.kind == "session_end":
             is_open = False

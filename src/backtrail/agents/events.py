@@ -39,6 +39,7 @@ HOOK_EVENTS: dict[Agent, dict[str, EventKind]] = {
         "SessionStart": "session_start",
         "UserPromptSubmit": "prompt",
         "Stop": "turn_end",
+        "Interrupt": "turn_end",  # since 0.169; versions before pass over it
         "PreCompact": "compact",
         "SessionEnd": "session_end",
     },
@@ -77,6 +78,11 @@ class Event(msgspec.Struct, frozen=True, kw_only=True):
     prompt: str | None = None
     details: dict[str, str] = {}
     messages: list[Any] | None = None  #: of an agent without a transcript file: all that the session has
+
+    @property
+    def interrupts(self) -> bool:
+        """True if the person has ended the turn, and not the agent."""
+        return self.name == "Interrupt"
 
     @property
     def thread_id(self) -> str:

@@ -92,6 +92,7 @@ def _work(arguments: Sequence[str], pipe: int, deadline: float) -> NoReturn:
         signal.signal(signal.SIGALRM, signal.SIG_DFL)
         signal.setitimer(signal.ITIMER_REAL, WORK_LIMIT)
         gc.disable()  # it looks for cycles in ten thousand new objects again and again, and this process ends soon
+        _import_msgspec()
         from backtrail.agents.hook_worker import work
 
         work(arguments, pipe, deadline)
@@ -99,6 +100,18 @@ def _work(arguments: Sequence[str], pipe: int, deadline: float) -> NoReturn:
         _write_all(pipe, FAILURE + f"{type(error).__name__}: {error}".encode(errors="replace"))
     finally:
         os._exit(0)
+
+
+def _import_msgspec() -> None:
+    """Import msgspec without `typing_extensions`: it looks there for three names that `typing` has as well, and that
+    module, with what it imports, is the largest part of it. Nothing else runs in this process yet."""
+    if "typing_extensions" in sys.modules:
+        return
+    sys.modules["typing_extensions"] = None  # type: ignore[assignment]  # as documented: it cannot be imported
+    try:
+        import msgspec  # noqa: F401
+    finally:
+        del sys.modules["typing_extensions"]
 
 
 def _open_standard_streams() -> None:

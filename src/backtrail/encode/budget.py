@@ -24,7 +24,7 @@ _FEW = 64  # members that cannot collide often enough to matter
 _CONTAINERS = bytes((*range(0x80, 0xA0), *range(0xC7, 0xCA), *range(0xD4, 0xD9), *range(0xDC, 0xE0)))
 _UNITS = {"": 1, "B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12}
 _UNITS |= {"KiB": 2**10, "MiB": 2**20, "GiB": 2**30, "TiB": 2**40}
-_AMOUNT = re.compile(r"([0-9]{1,15})([A-Za-z]{0,3})")
+_AMOUNT = r"([0-9]{1,15})([A-Za-z]{0,3})"
 _EVERY = 1 << 20  # bytes between two looks at the clock
 
 
@@ -39,7 +39,7 @@ def check_budget(value: Any) -> Budget:
     fields: dict[str, Any] = {}
     for part in filter(None, (part.strip() for part in value.split(","))):
         name, _, amount = part.partition("=")
-        found = _AMOUNT.fullmatch(amount)
+        found = re.fullmatch(_AMOUNT, amount)
         if name not in Budget.__struct_fields__ or found is None or found[2] not in _UNITS:
             raise InvalidInput(
                 f"budget: {part[:60]!r} is not understood; write for example bytes=4GiB,values=50000000,seconds=60"
@@ -160,7 +160,7 @@ _ARRAYS, _MAPS = {0xDC: 2, 0xDD: 4}, {0xDE: 2, 0xDF: 4}
 _NESTED = frozenset({1, 2, 3, 11, 12})  # codes of extensions that hold msgpack
 
 
-_NUMBERS = re.compile(
+_NUMBERS = (
     rb"(?s)(?:\xcb.{8}|[\x00-\x7f\xc0-\xc3\xe0-\xff]|[\xcc\xd0].|[\xcd\xd1]..|[\xca\xce\xd2].{4}|[\xcf\xd3].{8}){1,256}"
 )
 
@@ -168,9 +168,10 @@ _NUMBERS = re.compile(
 def count_containers(data: bytes, enough: int) -> int:
     """How many dicts, lists and extensions these encoded values hold; stops counting beyond `enough`."""
     at, end, count = 0, len(data), 0
+    numbers_at = re.compile(_NUMBERS).match
     while at < end and count <= enough:
         head = data[at]
-        numbers = _NUMBERS.match(data, at) if head < 0x80 or head >= 0xC0 else None
+        numbers = numbers_at(data, at) if head < 0x80 or head >= 0xC0 else None
         if numbers is not None:
             at = numbers.end()
             continue

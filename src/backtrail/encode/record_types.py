@@ -7,15 +7,16 @@ that is not in it loads as `Unregistered`, a plain value that holds the name and
 
 from __future__ import annotations
 
-import dataclasses
 import enum
-import inspect
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, TypeVar, cast
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import msgspec
 
 from backtrail.errors import InvalidInput
+
+if TYPE_CHECKING:
+    from dataclasses import Field
 
 T = TypeVar("T")
 Fields = dict[str, Any]
@@ -122,12 +123,17 @@ def wire_name(cls: type) -> str:
 def is_record(cls: object) -> bool:
     """True if instances of `cls` are made of named fields (an Enum is not)."""
     return isinstance(cls, type) and (
-        dataclasses.is_dataclass(cls)
+        _is_dataclass(cls)
         or issubclass(cls, msgspec.Struct)
         or hasattr(cls, "__attrs_attrs__")
         or hasattr(cls, "model_fields")
         or (issubclass(cls, tuple) and hasattr(cls, "_fields"))
     )
+
+
+def _is_dataclass(cls: type) -> bool:
+    """As `dataclasses.is_dataclass`, which is slow to import, and most stores have no registered types."""
+    return hasattr(cls, "__dataclass_fields__")
 
 
 def conform(value: Any, wanted: type[T]) -> T:
@@ -154,8 +160,10 @@ def _kind(name: str, cls: type) -> Kind:
         return Kind(name, cls, lambda value: {key: getattr(value, key) for key in names}, _keyword_builder(cls, names))
     if issubclass(cls, tuple) and hasattr(cls, "_fields"):
         return Kind(name, cls, lambda value: value._asdict(), _keyword_builder(cls, cls._fields))
-    if dataclasses.is_dataclass(cls):
-        defaults = {f.name: _dataclass_default(f) for f in dataclasses.fields(cls)}
+    if _is_dataclass(cls):
+        from dataclasses import fields
+
+        defaults = {f.name: _dataclass_default(f) for f in fields(cast("Any", cls))}
         return Kind(name, cls, _attribute_reader(defaults), _field_builder(cls, defaults))
     if hasattr(cls, "__attrs_attrs__"):
         defaults = {f.name: _attrs_default(f) for f in cls.__attrs_attrs__}
@@ -169,10 +177,12 @@ def _kind(name: str, cls: type) -> Kind:
 _Default = Callable[[], Any] | None
 
 
-def _dataclass_default(field: dataclasses.Field[Any]) -> _Default:
-    if field.default is not dataclasses.MISSING:
+def _dataclass_default(field: Field[Any]) -> _Default:
+    from dataclasses import MISSING
+
+    if field.default is not MISSING:
         return lambda: field.default
-    return None if field.default_factory is dataclasses.MISSING else field.default_factory
+    return None if field.default_factory is MISSING else field.default_factory
 
 
 def _attrs_default(field: Any) -> _Default:
@@ -189,6 +199,8 @@ def _pydantic_fields(value: Any) -> Fields:
 
 def _pydantic_builder(cls: Any) -> Callable[[Fields], Any]:
     """Builds a model by field names, under which the fields were saved, even if the model has aliases."""
+    import inspect  # slow, as `dataclasses`
+
     if "by_name" in inspect.signature(cls.model_validate).parameters:
         return lambda fields: cls.model_validate(fields, by_alias=False, by_name=True)
     return cls.model_validate  # type: ignore[no-any-return]  # pydantic is optional and so untyped here

@@ -7,7 +7,6 @@ entry-point group `backtrail.engines` for those of other packages.
 from __future__ import annotations
 
 import importlib
-import inspect
 import re
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -48,6 +47,13 @@ SCHEMES: dict[str, Scheme] = {
 _SCHEME = re.compile(r"([a-z][a-z0-9+.-]+):")  # two letters at least: C:\… is a path
 
 
+class Option(NamedTuple):
+    """An option of an engine: a keyword-only parameter of its class or function."""
+
+    default: Any
+    annotation: str
+
+
 class Address(NamedTuple):
     """The parts of a URL: its scheme, the target that is passed to the engine, and the options after the question
     mark."""
@@ -84,8 +90,8 @@ def connect(address: Address, options: dict[str, Any], *, asynchronous: bool) ->
     """Open the engine of an address with its own options. An unknown scheme or option raises an error that lists the
     known ones."""
     make, takes_target = _factory(address)
-    parameters = inspect.signature(make).parameters
-    known = {name: p for name, p in parameters.items() if p.kind is p.KEYWORD_ONLY and name != "asynchronous"}
+    known = _own_options(make) if address.scheme in SCHEMES else _options(make)
+    chooses = known.pop("asynchronous", None) is not None
     unknown = [name for name in options if name not in known]
     if unknown:
         raise InvalidInput(
@@ -93,7 +99,7 @@ def connect(address: Address, options: dict[str, Any], *, asynchronous: bool) ->
             f"and every store has {', '.join(sorted(STORE_OPTIONS))}"
         )
     given = {name: _convert(name, value, known[name]) for name, value in options.items()}
-    if "asynchronous" in parameters:
+    if chooses:
         given["asynchronous"] = asynchronous
     engine = make(address.target, **given) if takes_target else make(**given)
     assert isinstance(engine, Engine)
@@ -125,11 +131,27 @@ def _factory(address: Address) -> tuple[Callable[..., Any], bool]:
     return made, address.scheme != "memory"
 
 
-def _convert(name: str, value: Any, parameter: inspect.Parameter) -> Any:
+def _own_options(make: Callable[..., Any]) -> dict[str, Option]:
+    """The options of one of our engines, which all have defaults: without `inspect`, which is slow to import."""
+    start = make.__init__
+    defaults = getattr(start, "__kwdefaults__", None) or {}
+    return {name: Option(default, str(start.__annotations__[name])) for name, default in defaults.items()}
+
+
+def _options(make: Callable[..., Any]) -> dict[str, Option]:
+    """The options of an engine of another package."""
+    import inspect
+
+    parameters = inspect.signature(make).parameters.values()
+    options = (p for p in parameters if p.kind is p.KEYWORD_ONLY or p.name == "asynchronous")
+    return {p.name: Option(p.default, str(p.annotation)) for p in options}
+
+
+def _convert(name: str, value: Any, option: Option) -> Any:
     """Text from a URL, converted to the type of the option's default."""
-    default = parameter.default
+    default = option.default
     # A password is text even if it looks like a number.
-    if not isinstance(value, str) or isinstance(default, str) or str(parameter.annotation).startswith("str"):
+    if not isinstance(value, str) or isinstance(default, str) or option.annotation.startswith("str"):
         return value
     try:
         if isinstance(default, bool) or value.lower() in ("true", "false"):

@@ -8,7 +8,6 @@ had succeeded.
 from __future__ import annotations
 
 import math
-import random
 import re
 import time
 from collections.abc import Awaitable, Callable, Iterator
@@ -21,7 +20,7 @@ from backtrail.errors import InvalidInput, Unavailable
 from backtrail.telemetry import count_retry
 
 T = TypeVar("T")
-_TRIED = re.compile(r"connection to server (?:at|on socket) ")
+_TRIED = r"connection to server (?:at|on socket) "
 
 
 class Interrupted(Unavailable):
@@ -94,6 +93,8 @@ async def retry_interrupted(
         try:
             return await attempt(), number > 0
         except Interrupted as error:
+            import random  # slow, and hardly any process needs it
+
             # Jitter, so that the clients of a restarted server do not all come back at the same moment.
             pause = policy.pause(number) * random.uniform(0.5, 1.0)  # noqa: S311 (a pause is no secret)
             spent = time.monotonic() - begun
@@ -115,7 +116,7 @@ def is_connection_refused(error: Interrupted) -> bool:
             return True
         reason = reason.__cause__ or reason.__context__
     # libpq has only a message, with one sentence for each address that it tried.
-    tried, text = _TRIED.findall(str(error)), str(error)
+    tried, text = re.findall(_TRIED, str(error)), str(error)
     return bool(tried) and len(tried) == sum(map(text.count, ("Connection refused", "No such file or directory")))
 
 

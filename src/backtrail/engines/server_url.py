@@ -12,15 +12,15 @@ from ipaddress import IPv6Address
 
 from backtrail.errors import InvalidInput
 
-_SERVER = re.compile(r"(?P<scheme>[a-z][a-z0-9+.-]+)://(?P<rest>.*)", re.DOTALL)
-_ESCAPES = re.compile(r"%(?![0-9A-Fa-f]{2})")
-_NAMES = re.compile(r"[\w.~%-]*", re.ASCII)  # of a host, which may be a directory of sockets in percent escapes
+_SERVER = r"(?s)(?P<scheme>[a-z][a-z0-9+.-]+)://(?P<rest>.*)"
+_ESCAPES = r"%(?![0-9A-Fa-f]{2})"
+_NAMES = r"(?a)[\w.~%-]*"  # of a host, which may be a directory of sockets in percent escapes
 _LAST_PORT = 65535
 
 
 def public_url(target: str) -> str:
     """A path or URL without user name, password and options, for messages and listings."""
-    match = _SERVER.match(target)
+    match = re.match(_SERVER, target)
     if match is None:
         return target.partition("?")[0]
     # The last @ of all: an unescaped /, ? or # in a password may make the true end of it hard to tell.
@@ -32,7 +32,7 @@ def public_url(target: str) -> str:
 
 def check_server_url(url: str) -> None:
     """Refuse a URL that is not `scheme://[user[:password]@]host[:port][,…]/…`, without quoting any of it."""
-    match = _SERVER.fullmatch(url)
+    match = re.fullmatch(_SERVER, url)
     if match is None:
         scheme = url.partition(":")[0]
         raise InvalidInput(f"the URL of a {scheme}: store begins with {scheme}://, and then names a host")
@@ -45,7 +45,7 @@ def check_server_url(url: str) -> None:
         problem = "it holds a space or a control character"
     elif "#" in url or "@" in login or "@" in path or re.search(r"[\[\]]", login):
         problem = "a user name or password in it holds @, /, #, [ or ] as such"
-    elif _ESCAPES.search(rest):
+    elif re.search(_ESCAPES, rest):
         problem = "it holds a % that two hexadecimal digits do not follow"
     elif not all(map(_is_host, hosts.split(","))):
         problem = "what should be host:port is not"
@@ -66,7 +66,7 @@ def _is_host(text: str) -> bool:
             return False
         return bool(closed) and (not port or (port[0] == ":" and _is_port(port[1:])))
     name, colon, port = text.partition(":")
-    return bool(_NAMES.fullmatch(name)) and (not colon or _is_port(port))
+    return bool(re.fullmatch(_NAMES, name)) and (not colon or _is_port(port))
 
 
 def _is_port(text: str) -> bool:

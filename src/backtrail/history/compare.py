@@ -13,7 +13,6 @@ from backtrail.encode.row_format import Tree
 from backtrail.engines.base import Head, Position
 from backtrail.errors import CheckpointNotFound, Corrupt, NoCheckpoint
 from backtrail.history.ancestry import Ancestry, HistoryStep, step_at, to_checkpoint
-from backtrail.history.diff import compare
 from backtrail.history.resolve import resolve, whole_id
 from backtrail.history.retry import rereading
 from backtrail.history.state_reader import StateReader
@@ -32,6 +31,8 @@ class _Side(NamedTuple):
 async def diff(thread: ThreadHandle[S], a: Any = "@~1", b: Any = None, since_fork: bool = False) -> Diff:
     """The changes from `a` to `b` (the head, if not given), which may be checkpoints of other threads. `since_fork`:
     from the last checkpoint that both have in common, instead of from `a`."""
+    from backtrail.history.diff import compare  # few processes compare anything
+
     context, head = thread.context, await thread.require_head()
     old = await _find(thread, head, a, "a")
     new = await _find(thread, head, head.step if b is None else b, "b")

@@ -28,8 +28,8 @@ from backtrail.model import Retention
 KEEP_ALL = Retention()
 _FINISHED = run_status.KINDS["finished"]
 _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
-_NUMBER = re.compile(r"[0-9]{1,15}")
-_SPAN = re.compile(r"(\d+(?:\.\d+)?)([smhdw])")
+_NUMBER = r"[0-9]{1,15}"
+_SPAN = r"(\d+(?:\.\d+)?)([smhdw])"
 _ENCODER = msgspec.msgpack.Encoder()
 _DEFAULT_FINISHED = 30 * 86_400 * 1_000_000  # of a policy that was stored without it
 
@@ -65,11 +65,11 @@ def parse(text: str) -> Retention:
     fields: dict[str, Any] = {}
     for part in filter(None, (part.strip() for part in text.split(","))):
         name, _, value = part.partition("=")
-        if name == "keep_last" and _NUMBER.fullmatch(value):
+        if name == "keep_last" and re.fullmatch(_NUMBER, value):
             fields[name] = int(value)
         elif name == "finished_runs" and value == "keep":
             fields[name] = None
-        elif name in ("max_age", "ttl", "undo_window", "finished_runs") and (span := _SPAN.fullmatch(value)):
+        elif name in ("max_age", "ttl", "undo_window", "finished_runs") and (span := re.fullmatch(_SPAN, value)):
             fields[name] = dt.timedelta(seconds=float(span[1]) * _UNITS[span[2]])
         elif name == "keep_labelled" and value in ("true", "false"):
             fields[name] = value == "true"

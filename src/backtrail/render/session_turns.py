@@ -26,7 +26,7 @@ class Turn(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def interrupted(self) -> bool:
-        """True if the agent never told the end: a later event ended the turn."""
+        """True if the person ended it, or the agent never told its end and a later event ended it."""
         return self.after is not None and "closed_by" in self.after.custom
 
 

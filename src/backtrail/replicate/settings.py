@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 from collections.abc import Callable
 from typing import Any, Literal
@@ -36,7 +37,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         values = {name: value for name, value in given.items() if not isinstance(value, str) or name in as_given}
         texts = {name: value for name, value in given.items() if name not in values}
         try:
-            read = msgspec.structs.asdict(msgspec.convert(texts, _IN_URLS, strict=False))
+            read = msgspec.structs.asdict(msgspec.convert(texts, _in_urls(), strict=False))
             return cls(**values, **{name: value for name, value in read.items() if name in texts})
         except msgspec.ValidationError as error:
             raise InvalidInput(f"an option of the mirror makes no sense: {error}") from error
@@ -69,12 +70,14 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
                 raise InvalidInput(f"{name}={value!r} must be a whole number from 1 up")
 
 
-_IN_URLS = msgspec.defstruct(  # the options that a URL gives as text, with their types
-    "_IN_URLS",
-    [
-        (field.name, field.type, field.default)
-        for field in msgspec.structs.fields(Settings)
-        if field.name not in ("replication", "spool", "on_change")
-    ],
-)
+_AS_GIVEN = ("replication", "spool", "on_change")
+
+
+@functools.cache
+def _in_urls() -> type[msgspec.Struct]:
+    """The options that a URL gives as text, with their types."""
+    fields = (field for field in msgspec.structs.fields(Settings) if field.name not in _AS_GIVEN)
+    return msgspec.defstruct("_IN_URLS", [(field.name, field.type, field.default) for field in fields])
+
+
 OPTIONS = frozenset(Settings.__struct_fields__)

@@ -14,7 +14,6 @@ A store in memory has nothing to remember once its process ends, so its director
 from __future__ import annotations
 
 import os
-import secrets
 import time
 from contextlib import suppress
 from pathlib import Path
@@ -43,7 +42,7 @@ class Directory(msgspec.Struct, frozen=True):
 
     @classmethod
     def new(cls, root: bytes) -> Directory:
-        return cls(secrets.token_hex(16), root)
+        return cls(os.urandom(16).hex(), root)
 
 
 class _File(msgspec.Struct, frozen=True):

@@ -9,7 +9,6 @@ thread can no longer move, roll everything back).
 from __future__ import annotations
 
 import os
-import secrets
 import stat
 from collections.abc import Awaitable, Callable, Collection, Iterable
 from functools import partial
@@ -119,7 +118,7 @@ class Restorer:
             target.id,
             undoes,
             None if move is None else move.data,
-            secrets.token_bytes(16),
+            os.urandom(16),
         )
         opened = await self._open_intent(scan, intent)
         await self._scanner.remember(scan)
@@ -310,7 +309,7 @@ class Restorer:
     async def _apply(self, steps: list[Op], expect: dict[bytes, Signature] | None) -> None:
         if not steps:
             return
-        applier = await self._work(lambda: Applier(self._scan_root.path, secrets.token_hex(16)))
+        applier = await self._work(lambda: Applier(self._scan_root.path, os.urandom(16).hex()))
         pool = StagingPool(applier)
         try:
             await self._work(lambda: applier.make_staging(steps))

@@ -23,7 +23,6 @@ from backtrail.errors import Conflict, FilesError, InvalidInput, NoCheckpoint, N
 from backtrail.history.context import Context
 from backtrail.history.thread_core import ThreadCore
 from backtrail.workspace import browsing
-from backtrail.workspace import diff as file_diff
 from backtrail.workspace.descent import Descent
 from backtrail.workspace.exclusions import ScanRoot
 from backtrail.workspace.joint_rewind import HeadMove, SaveMove, move_from
@@ -34,7 +33,6 @@ from backtrail.workspace.paths import to_text
 from backtrail.workspace.registry import Registry, state_directory
 from backtrail.workspace.restore import Restorer
 from backtrail.workspace.restore_plan import listed_ops, to_changes, to_skipped
-from backtrail.workspace.reversal import Reversal
 from backtrail.workspace.roots import PREFIX, cache_file, check_root, thread_name
 from backtrail.workspace.scanner import Scan, Scanner, Work, in_place
 from backtrail.workspace.trees import Op, TreeEntry, compare
@@ -212,6 +210,8 @@ class WorkspaceCore:
         """The ops as a diff. With `root`, new contents are read from that directory instead of the store."""
         if not text:
             return FileDiff(to_changes(ops))
+        from backtrail.workspace import diff as file_diff  # a snapshot compares no lines, and agents wait for it
+
         contents: dict[bytes, bytes] = {}
         stored: list[TreeEntry] = []
         unsaved: list[tuple[bytes, TreeEntry]] = []
@@ -378,6 +378,8 @@ class WorkspaceCore:
         merged line by line: only where later lines overlap, it stays as it is.
         """
         async with self._restoring(dry_run=dry_run) as restorer:
+            from backtrail.workspace.reversal import Reversal  # as `diff`
+
             old, new = await self._journal.find(a), await self._journal.find(b)
             read = partial(self._read_unsaved, os.fsencode(self.root)) if merge else None
             reversal = Reversal(self._journal, await compare(old.tree, new.tree, self._journal.trees), read)

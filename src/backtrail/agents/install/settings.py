@@ -176,7 +176,8 @@ def _entry(program: Program, event: str, command: str) -> dict[str, Any]:
         # for are worth the time.
         matcher = {"matcher": "manual"} if event == "PreCompress" else {}
         return {**matcher, "hooks": [{"name": "backtrail", **hook, "timeout": 1000 * SECONDS}]}
-    most = 3 if (program.agent, event) == ("codex", "SessionEnd") else SECONDS  # more is cut, with a warning
+    short = program.agent == "codex" and event in ("SessionEnd", "Interrupt")
+    most = 3 if short else SECONDS  # more is cut, with a warning
     return {"hooks": [{**hook, "timeout": most}]}
 
 
