@@ -53,6 +53,7 @@ def _play(*arguments: str) -> subprocess.CompletedProcess[str]:
         (2001579, "async", "--no-spool"),
         (2002994, "async", "--spool"),
         (10000658, "sync", "--spool"),
+        (10021409, "sync", "--spool"),
     ],
 )
 def test_seeds_that_failed_once_keep_every_promise(start: int, replication: str, spool: str) -> None:
