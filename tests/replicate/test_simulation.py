@@ -54,6 +54,7 @@ def _play(*arguments: str) -> subprocess.CompletedProcess[str]:
         (2002994, "async", "--spool"),
         (10000658, "sync", "--spool"),
         (10021409, "sync", "--spool"),
+        (10037579, "async", "--no-spool"),
     ],
 )
 def test_seeds_that_failed_once_keep_every_promise(start: int, replication: str, spool: str) -> None:
