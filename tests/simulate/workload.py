@@ -119,7 +119,7 @@ async def perform(store: backtrail.aio.AsyncStore, call: Call, ledger: Ledger, l
     elif kind == "prune":
         before = looking()
         done = await store.prune(backtrail.Retention(keep_last=operation.keep, undo_window=dt.timedelta(0)))
-        gone = set.union(*before) - set.intersection(*looking())
+        gone = set().union(*(there - still for there, still in zip(before, looking(), strict=True)))
         alone = all(one is call or one.over_before(call.begun) for one in ledger.all("delete", "delete_at", "prune"))
         call.pruned = gone if alone and len(gone) == done.checkpoints else None
     elif kind == "catch_up":
