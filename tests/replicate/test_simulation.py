@@ -55,6 +55,7 @@ def _play(*arguments: str) -> subprocess.CompletedProcess[str]:
         (10000658, "sync", "--spool"),
         (10021409, "sync", "--spool"),
         (10037579, "async", "--no-spool"),
+        (10061721, "sync", "--spool"),
     ],
 )
 def test_seeds_that_failed_once_keep_every_promise(start: int, replication: str, spool: str) -> None:
