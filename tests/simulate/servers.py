@@ -28,10 +28,10 @@ def kept_beside(engines: Mapping[str, Engine], thread: str) -> dict[str, set[str
     return found
 
 
-def alive(engines: Mapping[str, Engine]) -> list[set[str]]:
-    """The ids of all checkpoints that are alive on each server."""
-    stores = map(backtrail.open, engines.values())
-    return [{one.id for info in store.threads() for one in history(store, info.id)} for store in stores]
+def alive(engine: Engine) -> set[str]:
+    """The ids of all checkpoints that are alive on a server."""
+    store = backtrail.open(engine)
+    return {one.id for info in store.threads() for one in history(store, info.id)}
 
 
 def records(engine: Engine) -> list[Any]:

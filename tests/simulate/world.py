@@ -88,7 +88,7 @@ class Machine:
                 if operation.kind == "reopen":
                     await self._reopen()
                 elif self.store is not None:
-                    await perform(self.store, call, world.ledger, world.looking)
+                    await perform(self.store, call, world.ledger)
             except Exception as error:  # noqa: BLE001  # the checker decides which are allowed
                 call.error = error
             call.ended = world.loop.now
@@ -130,7 +130,6 @@ class World:
         self.network.asking = CALL.get
         self.disk = Server("disk", local=True)  #: for the spools of all machines, if they share one
         self.machines = [Machine(self, number) for number in range(plan.processes)]
-        self.looking: Callable[[], list[set[str]]] = lambda: alive(self.engines)
 
     @property
     def engines(self) -> dict[str, Engine]:
@@ -288,8 +287,8 @@ class World:
     # -- what the checker has to know -----------------------------------------------------------------------------
 
     def _before_write(self, server: Server, request: Any, asked_by: Call | None) -> Callable[[], None] | None:
-        """Before a write is carried out: note that its call has done something and, if it deletes the call's thread,
-        what its server has in that."""
+        """Around a write: note that its call has done something; if it deletes the call's thread, what its server has
+        in that; and if it prunes, what is alive no more."""
         if asked_by is None or server.local or not isinstance(request, Commit) or request.lineage.startswith(RESERVED):
             return None
         known: list[set[str]] = []
@@ -297,9 +296,13 @@ class World:
             beside = set().union(*kept_beside(self.engines, asked_by.thread).values())
             known.append({one.id for one in history(backtrail.open(server.engine), asked_by.thread)} - beside)
 
+        before = alive(server.engine) if asked_by.kind == "prune" and request.marks else set()
+
         def made() -> None:
             asked_by.applied = True
             asked_by.known += known
+            if before:
+                asked_by.marked |= before - alive(server.engine)
 
         return made
 
