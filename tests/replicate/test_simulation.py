@@ -54,6 +54,7 @@ def _play(*arguments: str) -> subprocess.CompletedProcess[str]:
         (2002994, "async", "--spool"),
         (10000658, "sync", "--spool"),
         (10021409, "sync", "--spool"),
+        (10036743, "async", "--spool"),
         (10037579, "async", "--no-spool"),
         (10061721, "sync", "--spool"),
     ],
