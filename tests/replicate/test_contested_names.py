@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+import backtrail
 from backtrail.errors import Unavailable
 from fix_generations import Lifetime, Sides
 
@@ -103,3 +104,24 @@ def test_a_thread_that_was_created_under_the_name_of_a_fork_is_told_apart_from_i
     diverged = sides.merge(2, "p") + sides.merge(2, "x")
     assert diverged == [("x", "x#diverged-1")]
     assert sides.equal() == {"p": said("p"), "x": said("new"), "x#diverged-1": said("p")}
+
+
+def test_a_thread_comes_with_its_row_although_a_fork_that_stands_on_the_same_row_waits_for_its_name() -> None:
+    died = 0
+    for at in range(1, 20):
+        sides, process = Sides(), Lifetime(at)
+        sides.thread(sides.source, 1, "x").append("messages", ["older"])
+        sides.thread(sides.target, 2, "p").append("messages", ["p"])
+        sides.thread(sides.target, 2, "p").fork("x")
+        try:
+            sides.merge(2, "p", None, process.side(sides.target), process.side(sides.source))
+        except Unavailable:
+            died += 1
+        for side in (sides.target, sides.source):
+            for info in backtrail.open(side).threads():
+                assert backtrail.open(side).thread(info.id).load()
+        sides.merge(2, "p")
+        assert sides.equal() == {"p": said("p"), "x": said("p"), "x#diverged-1": said("older")}
+        if process.left > 0:
+            break
+    assert died >= 2

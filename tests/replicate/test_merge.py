@@ -334,6 +334,23 @@ def test_a_save_that_was_made_again_and_deleted_stays_deleted_beside_one_that_th
     assert [one.step for one in sides.thread(sides.target, 3, "t#diverged-1").history(all=True)] == [1]
 
 
+@pytest.mark.parametrize("deleted", [4, 2])
+def test_a_deletion_knew_a_save_that_was_made_again_in_an_older_generation_but_not_in_a_newer_one(
+    sides: Sides, deleted: int
+) -> None:
+    id = str(uuid.uuid4())
+    sides.thread(sides.target, 2).append("messages", ["one"], id=id)
+    sides.delete(sides.target, deleted)
+    again = sides.thread(sides.source, 3)
+    again.append("messages", ["one"], id=id)
+    again.append("messages", ["two"])
+    sides.merge(5)
+    name, kept = ("t#diverged-1", ["two"]) if deleted == 4 else ("t", ["one", "two"])
+    assert sides.equal() == {name: said("one", "two")}
+    thread = sides.thread(sides.target, 5, name)
+    assert [thread.load(one.id)["messages"][-1] for one in thread.history(all=True)] == kept
+
+
 @pytest.mark.parametrize("deleted", ["target", "source"])
 def test_a_save_below_others_that_was_made_again_and_deleted_with_its_thread_stays_deleted(
     sides: Sides, deleted: str

@@ -162,3 +162,24 @@ def test_a_fork_whose_rows_are_freed_on_the_other_side_while_it_comes_is_whole_i
         assert finish(differing(sides.target, sides.source)) == ["t"]
         sides.merge(2)
     assert sides.equal() == {"f": {"messages": ["one"]}}
+
+
+def test_a_save_whose_follower_is_in_a_newer_generation_by_the_time_it_has_caught_up_is_made_there() -> None:
+    sides = MemoryEngine(), MemoryEngine()
+    (seen, away), (primary, replica) = (Flaky(sides[0]), Flaky(sides[1])), (Flaky(sides[0]), Crossed(sides[1]))
+    other = backtrail.open(seen, replica=away, **NEVER)
+    store = backtrail.open(primary, replica=replica, **NEVER)
+    store.threads()
+    other.threads()
+    away.up = False
+    other.thread("t").save({"n": 1})  # so the next save is not simply repeated on the replica
+
+    def switch() -> None:
+        seen.up, away.up = False, True
+        other.thread("t").save({"n": 3})
+
+    # The first commit that reaches the replica is refused; the roles change before the second, which brings both saves.
+    replica.before["commit"] = ("t", lambda: replica.before.update(commit=("t", switch)))
+    saved = store.thread("t").save({"n": 2})
+    assert store.status().active == "replica"
+    assert saved in backtrail.open(sides[1]).thread("t").history()

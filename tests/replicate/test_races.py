@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+import uuid
 from typing import Any
 
 import pytest
@@ -277,3 +278,22 @@ def test_whatever_is_done_by_a_process_that_missed_a_change_of_sides_is_done_on_
     pair.until(two, lambda status: not status.behind)
     assert one.thread("t").exists() == (change != "delete")
     pair.equal()
+
+
+def test_an_id_that_was_located_on_one_side_and_was_never_on_the_other_is_not_damage() -> None:
+    async def main() -> None:
+        two = Two()
+        (store, primary, _), (other, theirs, _) = await two.open(failback_after=0.001), await two.open()
+        primary.up = theirs.up = False
+        gone = await other.thread("t").save({"n": 1})
+        await other.thread("t").delete()
+        await store.thread("t").save({"n": 2})
+        for number in range(3):  # the ids of all rows are cached, with the deleted one
+            await store.thread("t").append("log", [number], id=str(uuid.UUID(int=number)))
+        primary.up = theirs.up = True
+        while (await store.catch_up()).active != "primary":
+            await asyncio.sleep(0.01)  # then it has the same heads, and no row that they do not need
+        with pytest.raises(backtrail.CheckpointNotFound, match="it was deleted"):
+            await store.thread("t").load(gone.id)
+
+    asyncio.run(main())

@@ -52,6 +52,11 @@ def _play(*arguments: str) -> subprocess.CompletedProcess[str]:
         (1000380, "async", "--no-spool"),
         (2001579, "async", "--no-spool"),
         (2002994, "async", "--spool"),
+        (10000658, "sync", "--spool"),
+        (10021409, "sync", "--spool"),
+        (10036743, "async", "--spool"),
+        (10037579, "async", "--no-spool"),
+        (10061721, "sync", "--spool"),
     ],
 )
 def test_seeds_that_failed_once_keep_every_promise(start: int, replication: str, spool: str) -> None:

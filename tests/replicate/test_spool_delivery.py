@@ -367,6 +367,32 @@ def test_a_save_whose_base_is_freed_at_the_moment_when_it_comes_is_taken_back_an
     assert adrift.left() == 0
 
 
+class SweptAfter(Flaky):
+    """What no thread needs is freed right after it was found that a row is there."""
+
+    swept = False
+
+    async def row(self, lineage: str, *at: Any) -> Any:
+        found = await self.engine.row(lineage, *at)
+        if not self.swept:
+            self.swept = True
+            await free_all(self.engine, lineage)
+        return found
+
+
+def test_a_save_whose_base_is_freed_right_after_it_was_found_stays_in_the_spool(adrift: Adrift) -> None:
+    ids = adrift.save("two", "three")
+    delete(adrift)
+    swept = SweptAfter(adrift.active)
+    with pytest.raises(Stranded):
+        adrift.deliver(swept)
+    assert swept.swept
+    assert adrift.left() == 2
+    assert adrift.alone().threads() == []
+    assert adrift.deliver(detach=True) == [("t", "t#diverged-1")]
+    assert [one.id for one in adrift.alone().thread("t#diverged-1").history(all=True)] == ids
+
+
 def test_undone_saves_that_were_kept_of_a_deleted_thread_outlive_the_delivery_of_others_to_it(adrift: Adrift) -> None:
     """Of the thread that was deleted, another side had saves that the deletion did not know."""
     adrift.save("two")

@@ -14,7 +14,7 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from unittest import mock
+from typing import Any
 
 from backtrail.history import checkpoint_ids, records
 
@@ -40,25 +40,29 @@ def simulated(loop: SimulatedLoop, seed: int) -> Iterator[None]:
     drawn, ids[:] = list(ids), []
     collecting = gc.isenabled()
     gc.disable()  # a collection at a random moment would end tasks of dead processes there
-    with (
-        mock.patch.object(time, "time", seconds),
-        mock.patch.object(time, "time_ns", nanoseconds),
-        mock.patch.object(time, "monotonic", loop.time),
-        mock.patch.object(records, "clock", nanoseconds),
-        mock.patch.object(os, "urandom", dice.randbytes),
-        mock.patch.object(sys, "unraisablehook", _ignore),  # of coroutines that never came to their end
-    ):
-        before, random_state = logging.raiseExceptions, random.getstate()
-        random.seed(seed)
-        logging.raiseExceptions = False
-        try:
-            yield
-        finally:
-            logging.raiseExceptions = before
-            random.setstate(random_state)
-            ids[:] = drawn
-            if collecting:
-                gc.enable()
+    replaced: list[tuple[Any, str, Any]] = [
+        (time, "time", seconds),
+        (time, "time_ns", nanoseconds),
+        (time, "monotonic", loop.time),
+        (records, "clock", nanoseconds),
+        (os, "urandom", dice.randbytes),
+        (sys, "unraisablehook", _ignore),  # of coroutines that never came to their end
+        (logging, "raiseExceptions", False),
+    ]
+    before = [getattr(room, name) for room, name, _ in replaced]
+    random_state = random.getstate()
+    for room, name, value in replaced:
+        setattr(room, name, value)
+    random.seed(seed)
+    try:
+        yield
+    finally:
+        for (room, name, _), value in zip(replaced, before, strict=True):
+            setattr(room, name, value)
+        random.setstate(random_state)
+        ids[:] = drawn
+        if collecting:
+            gc.enable()
 
 
 def _ignore(_: object) -> None:

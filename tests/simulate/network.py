@@ -12,6 +12,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import msgspec
@@ -33,12 +34,22 @@ class TooManyCalls(BaseException):
     """A call is repeated without end, in no time."""
 
 
+class ServerEngine(MemoryEngine):
+    """Without a lock: the whole world is in one thread."""
+
+    def _inside(self) -> AbstractContextManager[None]:
+        return _ALONE
+
+
+_ALONE = nullcontext()
+
+
 class Server:
     """An engine that processes call, over the network; or a `local` one, on the disk of their own machine."""
 
     def __init__(self, name: str, *, local: bool = False) -> None:
         self.name, self.local = name, local
-        self.engine = MemoryEngine()
+        self.engine = ServerEngine()
 
 
 class Network:
@@ -73,6 +84,8 @@ class Network:
     def _mend(self, key: tuple[Process | None, str], fault: Fault) -> None:
         if fault in self._cuts.get(key, ()):
             self._cuts[key].remove(fault)
+            if not self._cuts[key]:
+                del self._cuts[key]
             self._story.tell(f"the {key[1]} can be reached again by {key[0].name if key[0] else 'all'}")
 
     def heal(self) -> None:
@@ -80,10 +93,10 @@ class Network:
         self._due.clear()
 
     def _how_cut(self, process: Process, server: Server) -> str | None:
-        for key in ((process, server.name), (None, server.name)):
-            for fault in self._cuts.get(key, ()):
-                return fault.how
-        return None
+        if not self._cuts:
+            return None
+        cuts = self._cuts.get((process, server.name)) or self._cuts.get((None, server.name))
+        return cuts[0].how if cuts else None
 
     # -- messages -------------------------------------------------------------------------------------------------
 
@@ -99,17 +112,22 @@ class Network:
         self.calls += 1
         if self.calls > MOST_CALLS:
             raise TooManyCalls(f"{self.calls} calls")
+        fate = self._fate(process) if self._due else None
+        if server.local and fate != "never":
+            fate = None  # a disk loses nothing
+        message = Message(self, process, server, method, args, options)
+        message.send(fate)
+        return message.outcome
+
+    def _fate(self, process: Process) -> str | None:
+        """What becomes of this call of a process, if something is to happen at it."""
         fate: str | None = None
         for one in [one for one in self._due if one.concerns(process)]:
             one.left -= 1
             if one.left == 0:
                 self._due.remove(one)
                 fate = one.happen() or fate
-        if server.local and fate != "never":
-            fate = None  # a disk loses nothing
-        message = Message(self, process, server, method, args, options)
-        message.send(fate)
-        return message.outcome
+        return fate
 
     def apply(self, message: Message) -> tuple[Any, BaseException | None]:
         """On the server: carry out a request."""
@@ -134,6 +152,8 @@ class _AtCall:
 class Message:
     """One call on its way to a server and back."""
 
+    __slots__ = ("args", "asked_by", "method", "network", "options", "outcome", "process", "server")
+
     def __init__(
         self, network: Network, process: Process, server: Server, method: str, args: Any, options: Any
     ) -> None:
@@ -150,30 +170,28 @@ class Message:
             fate = cut
             if cut == "silent" and self.method in WRITES and network._dice.random() < 0.1:
                 fate = "late"
-        if fate == "never":  # the process died before it was sent
-            return
-        if fate == "refused":
+        if fate is None:
+            self._arrive_in(request, self._arrive, False)
+        elif fate == "refused":
             self._after(request, self._fail, "the connection was refused")
-            return
-        if fate in ("silent", "request"):
+        elif fate in ("silent", "request"):
             self._after(TIMEOUT, self._fail, "no answer")
-            return
-        if fate == "late":
+        elif fate == "late":
             self._after(TIMEOUT, self._fail, "no answer")
             self._arrive_in(TIMEOUT + network._dice.choice((0.01, 0.5, 3.0)), self._arrive_late)
-            return
-        if fate == "twice" and self.method in WRITES:
-            self._arrive_in(request + network._dice.choice((0.005, 0.1, 2.0)), self._arrive_late)
-        if fate == "slow":
-            request += network._dice.choice((0.05, 0.4, 0.9))
-        self._arrive_in(request, self._arrive, fate == "answer")
+        elif fate != "never":  # then the process died before it was sent
+            if fate == "twice" and self.method in WRITES:
+                self._arrive_in(request + network._dice.choice((0.005, 0.1, 2.0)), self._arrive_late)
+            if fate == "slow":
+                request += network._dice.choice((0.05, 0.4, 0.9))
+            self._arrive_in(request, self._arrive, fate == "answer")
 
     def _after(self, seconds: float, callback: Callable[..., None], *args: Any) -> None:
-        self.network.loop.call_later(seconds, callback, *args, context=NOBODY)
+        self.network.loop.call_nobody(seconds, callback, args)
 
     def _arrive_in(self, seconds: float, callback: Callable[..., None], *args: Any) -> None:
         self.network.under_way += 1
-        self._after(seconds, callback, *args)
+        self.network.loop.call_nobody(seconds, callback, args)
 
     def _arrive(self, lose_answer: bool) -> None:
         network = self.network
@@ -217,7 +235,8 @@ class Message:
             self.outcome.set_exception(Unavailable(f"{self.server.name}: {why}"))
 
     def _note(self, what: str, error: BaseException | None = None) -> None:
-        self.network._story.message(self, what, error)
+        if not self.network._story.silent:
+            self.network._story.message(self, what, error)
 
 
 class Link(Engine):
@@ -230,20 +249,17 @@ class Link(Engine):
             MemoryEngine.properties, name=server.name, blocking=False, shared=True, durable=True
         )
 
-    async def _call(self, method: str, args: Any, options: Any) -> Any:
-        if self._closed:
-            raise Unavailable(f"the {self._server.name} was closed")
-        if PROCESS.get() is not self._process:
-            raise GeneratorExit  # the interpreter throws a coroutine of a dead process away: that does nothing more
-        return await self._network.send(self._process, self._server, method, args, options)
-
     async def close(self) -> None:
         self._closed = True
 
 
 def _passing(name: str) -> Any:
     async def call(self: Link, *args: Any, **options: Any) -> Any:
-        return await self._call(name, args, options)
+        if self._closed:
+            raise Unavailable(f"the {self._server.name} was closed")
+        if PROCESS.get() is not self._process:
+            raise GeneratorExit  # the interpreter throws a coroutine of a dead process away: that does nothing more
+        return await self._network.send(self._process, self._server, name, args, options)
 
     return call
 

@@ -7,6 +7,7 @@ interesting moments are between two calls of one operation.
 
 from __future__ import annotations
 
+import math
 import random
 from typing import Any, Literal
 
@@ -81,7 +82,13 @@ class Plan(msgspec.Struct, frozen=True):
     healed: float  #: when all faults are over
     linger: float  #: seconds that pass between the last comparison and the end
     noise: int  #: the seed of delays in the network
+    patient: bool = True  #: faults last, and the world lingers, although nobody has anything left to do
     calm: bool = False  #: the network is always equally fast
+
+    @property
+    def patience(self) -> float:
+        """The seconds for which faults last after the last operation: a switch, a comparison and a failback fit in."""
+        return math.inf if self.patient else 1.0 + min(self.options["failback_after"], 4.0)
 
     def names(self) -> list[str]:
         return [one.name for one in (*self.operations, *self.faults)]
@@ -125,6 +132,7 @@ def make_plan(seed: int, *, replication: str | None = None, spool: bool | None =
         healed=max([span, *(one.at + one.lasting for one in faults if one.kind in ("cut", "down", "stop"))]) + 1.0,
         linger=dice.choice((0.0, 0.0, 2.0, 45.0)),
         noise=seed,
+        patient=dice.random() < 0.05,
     )
 
 

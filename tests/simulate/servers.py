@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 import backtrail
-from backtrail.engines.base import Engine
+from backtrail.engines.base import LAST_STEP, Engine
+from backtrail.engines.coroutines import finish
+from backtrail.engines.reserved_names import RESERVED
 
 
 def history(store: backtrail.Store, thread: str, *, all: bool = True) -> list[backtrail.Checkpoint]:
@@ -25,7 +28,20 @@ def kept_beside(engines: Mapping[str, Engine], thread: str) -> dict[str, set[str
     return found
 
 
-def alive(engines: Mapping[str, Engine]) -> list[set[str]]:
-    """The ids of all checkpoints that are alive on each server."""
-    stores = map(backtrail.open, engines.values())
-    return [{one.id for info in store.threads() for one in history(store, info.id)} for store in stores]
+def alive(engine: Engine) -> set[str]:
+    """The ids of all checkpoints that are alive on a server."""
+    store = backtrail.open(engine)
+    return {one.id for info in store.threads() for one in history(store, info.id)}
+
+
+def records(engine: Engine) -> list[Any]:
+    """Everything that a server has, but for the records of the mirror and of the store itself."""
+    found: list[Any] = []
+    for lineage in finish(engine.lineages()):
+        if lineage.startswith(RESERVED):
+            continue
+        branches = sorted(finish(engine.branches(lineage)), key=lambda branch: branch.id)
+        rows = [finish(engine.rows(lineage, one.id, 0, LAST_STEP)) for one in branches]
+        blobs = sorted(finish(engine.blob_ids(lineage)))
+        found.append((lineage, finish(engine.heads(lineage)), branches, rows, blobs))
+    return found

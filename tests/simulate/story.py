@@ -55,9 +55,13 @@ class Story:
         self._lines.append(f"{self.clock():8.3f}  {what}")
 
     def begins(self, call: Call) -> None:
+        if self.silent:
+            return
         self.tell(f"{call.process} begins {_asked(call)}")
 
     def ends(self, call: Call) -> None:
+        if self.silent:
+            return
         if call.error is not None:
             self.tell(f"{call.process} raises {type(call.error).__name__} for {call.text}: {call.error}")
         else:

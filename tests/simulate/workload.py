@@ -10,7 +10,7 @@ import asyncio
 import datetime as dt
 import random
 import uuid
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable
 from contextvars import ContextVar
 from typing import Any
 
@@ -38,6 +38,7 @@ class Call:
         self.applied = False  #: a server carried out one of its commits, whatever the caller was told
         self.arrived_late = False  #: a server carried out one of its requests after its client had given it up
         self.beside: set[str] = set()  #: threads that had been kept beside its own when it ended
+        self.marked: set[str] = set()  #: of a prune: the checkpoints that its commits have deleted on a server
         self.pruned: set[str] | None = None  #: of a prune: the checkpoints that it deleted, if nobody else deleted any
 
     @property
@@ -92,7 +93,7 @@ class Ledger:
         return ids[min(int(where * len(ids)), len(ids) - 1)] if ids else None
 
 
-async def perform(store: backtrail.aio.AsyncStore, call: Call, ledger: Ledger, looking: Looking) -> None:
+async def perform(store: backtrail.aio.AsyncStore, call: Call, ledger: Ledger) -> None:
     """Do what the operation says; the call's fields tell what came of it."""
     operation = call.operation
     thread = store.thread(operation.thread)
@@ -117,19 +118,14 @@ async def perform(store: backtrail.aio.AsyncStore, call: Call, ledger: Ledger, l
     elif kind == "delete":
         await thread.delete()
     elif kind == "prune":
-        before = looking()
         done = await store.prune(backtrail.Retention(keep_last=operation.keep, undo_window=dt.timedelta(0)))
-        gone = set.union(*before) - set.intersection(*looking())
         alone = all(one is call or one.over_before(call.begun) for one in ledger.all("delete", "delete_at", "prune"))
-        call.pruned = gone if alone and len(gone) == done.checkpoints else None
+        call.pruned = call.marked if alone and len(call.marked) == done.checkpoints else None
     elif kind == "catch_up":
         await store.catch_up()
     elif kind == "read":
         await thread.load()
         await thread.history(all=True)
-
-
-Looking = Callable[[], list[set[str]]]  #: the ids of all checkpoints that are alive on each server
 
 
 async def _save(thread: Any, call: Call) -> None:

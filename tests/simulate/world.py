@@ -88,7 +88,7 @@ class Machine:
                 if operation.kind == "reopen":
                     await self._reopen()
                 elif self.store is not None:
-                    await perform(self.store, call, world.ledger, world.looking)
+                    await perform(self.store, call, world.ledger)
             except Exception as error:  # noqa: BLE001  # the checker decides which are allowed
                 call.error = error
             call.ended = world.loop.now
@@ -130,7 +130,6 @@ class World:
         self.network.asking = CALL.get
         self.disk = Server("disk", local=True)  #: for the spools of all machines, if they share one
         self.machines = [Machine(self, number) for number in range(plan.processes)]
-        self.looking: Callable[[], list[set[str]]] = lambda: alive(self.engines)
 
     @property
     def engines(self) -> dict[str, Engine]:
@@ -171,7 +170,7 @@ class World:
             machine.start()
         for fault in self.plan.faults:
             self.loop.call_at(self.began + fault.at, self._due, fault, context=NOBODY)
-        await asyncio.sleep(self.plan.healed)
+        await self._until_healed()
         self._heal()
         await self._until(lambda: all(machine.idle for machine in self.machines), "an operation")
         await self._until(lambda: self.network.under_way == 0, "the network")
@@ -181,12 +180,20 @@ class World:
         if self.failures:
             return
         await self._settle()
-        await asyncio.sleep(self.plan.linger)
-        if self.plan.linger and not self.failures:
+        if self.plan.linger and not self.failures and await self._linger():
             await self._settle()
         for machine in self.machines:
             if machine.store is not None and not self.failures:
                 await self._in(machine, machine.store.close())
+
+    async def _until_healed(self) -> None:
+        """Wait for the end of the faults; or less, if nobody has anything left to do and no fault is to come."""
+        plan, began = self.plan, self.began
+        last = began + max([0.0, *(fault.at for fault in plan.faults)])
+        quiet = 0.0
+        while self.loop.now < began + plan.healed and (quiet < plan.patience or self.loop.now < last):
+            await asyncio.sleep(min(0.25, began + plan.healed - self.loop.now))
+            quiet = quiet + 0.25 if all(machine.idle for machine in self.machines) else 0.0
 
     async def _until(self, happened: Callable[[], bool], what: str) -> None:
         end = self.loop.now + PATIENCE
@@ -210,6 +217,18 @@ class World:
             what = f"catch_up or close of {machine.process.name}: {type(error).__name__}: {error}"
             self.broken(Failure("an error that no caller may see", what))
         return None if error is not None else task.result()
+
+    async def _linger(self) -> bool:
+        """Let time pass, until the primary is active for everybody: then nothing would happen any more. False if it is
+        from the beginning."""
+        end, waited = self.loop.now + self.plan.linger, False
+        while self.loop.now < end:
+            statuses = [await self._in(one, one.store.status()) for one in self.machines if one.store is not None]
+            if not self.plan.patient and all(status and status.active == "primary" for status in statuses):
+                break
+            await asyncio.sleep(1.0)
+            waited = True
+        return waited
 
     async def _settle(self) -> None:
         """Compare both sides in every process, until none of them has anything left to do."""
@@ -268,8 +287,8 @@ class World:
     # -- what the checker has to know -----------------------------------------------------------------------------
 
     def _before_write(self, server: Server, request: Any, asked_by: Call | None) -> Callable[[], None] | None:
-        """Before a write is carried out: note that its call has done something and, if it deletes the call's thread,
-        what its server has in that."""
+        """Around a write: note that its call has done something; if it deletes the call's thread, what its server has
+        in that; and if it prunes, what is alive no more."""
         if asked_by is None or server.local or not isinstance(request, Commit) or request.lineage.startswith(RESERVED):
             return None
         known: list[set[str]] = []
@@ -277,9 +296,13 @@ class World:
             beside = set().union(*kept_beside(self.engines, asked_by.thread).values())
             known.append({one.id for one in history(backtrail.open(server.engine), asked_by.thread)} - beside)
 
+        before = alive(server.engine) if asked_by.kind == "prune" and request.marks else set()
+
         def made() -> None:
             asked_by.applied = True
             asked_by.known += known
+            if before:
+                asked_by.marked |= before - alive(server.engine)
 
         return made
 
@@ -303,7 +326,7 @@ class _listening(logging.Handler):  # noqa: N801  # a context manager
     """Hears what the mirrors log: for the story, and for errors that they did not expect."""
 
     def __init__(self, world: World) -> None:
-        super().__init__(logging.WARNING if world.story.silent else logging.INFO)
+        super().__init__(logging.ERROR if world.story.silent else logging.INFO)
         self.world = world
 
     def emit(self, record: logging.LogRecord) -> None:

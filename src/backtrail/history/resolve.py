@@ -300,7 +300,10 @@ async def _candidates(context: Context, head: Head, low: bytes, high: bytes, lim
     for branch_id, step in positions:
         branch = await context.branch(head.lineage, branch_id)
         if branch is None:
-            raise Corrupt(describe_row(branch_id, step), "its branch is missing")
+            if await context.engine.steps(head.lineage, branch_id, step, step):
+                raise Corrupt(describe_row(branch_id, step), "its branch is missing")
+            result.deleted = True  # freed since it was located, or never on the side of a mirror that answers now
+            continue
         if branch.owner != head.owner and (branch_id, step) not in ancestry:
             result.elsewhere = True
             continue

@@ -309,7 +309,10 @@ class Absorption:
         whole = bool(lacks.heads) or not lacks.branches or not self._rule.whole
         heads = {thread: head for thread, head in self._final.items() if thread not in taken}
         heads |= {thread: lacks.heads[thread] for thread in taken if thread in lacks.heads}  # they stay for now
-        waiting = {self._final[thread].position for thread in taken if thread in self._final}  # they come with heads
+        # A row at which a thread stands that waits for its name comes with that, unless another thread needs it now.
+        coming = furthest((head.position for head in heads.values() if not _is_record(head)), self._union.branches.get)
+        waiting = {self._final[thread].position for thread in taken if thread in self._final}
+        waiting = {(id, number) for id, number in waiting if number > coming.get(id, 0)}
         # The target gets what its heads need; the source becomes equal, with the garbage that a sweep would find. Only
         # a sweep of a lineage without heads would not notice that more garbage has come.
         equal = target is self._source and bool(lacks.heads)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from backtrail.engines.base import Engine, Head
+from backtrail.engines.base import Engine
 from backtrail.replicate import role_record
 
 _PAGE = 1000
@@ -11,24 +11,15 @@ _PAGE = 1000
 async def differing(one: Engine, other: Engine) -> list[str]:
     """The lineages whose heads are not the same on both sides, compared page by page; only heads are read."""
     found: dict[str, None] = {}
-    for side, opposite in ((one, other), (other, one)):
-        after: str | None = None
-        while heads := await side.threads(after=after, limit=_PAGE):
-            last = heads[-1].thread
-            twins = {head.thread: head for head in await _up_to(opposite, after, last)}
-            for head in heads:
-                if not role_record.is_own_record(head.thread) and twins.get(head.thread) != head:
-                    found[head.lineage] = None
-            after = last
-    return list(found)
-
-
-async def _up_to(side: Engine, after: str | None, last: str) -> list[Head]:
-    """The heads after `after`, up to and including `last`."""
-    found: list[Head] = []
-    while heads := await side.threads(after=after, limit=_PAGE):
-        found += [head for head in heads if head.thread <= last]
-        if heads[-1].thread >= last:
-            break
-        after = heads[-1].thread
-    return found
+    after: str | None = None
+    while True:
+        pages = [await side.threads(after=after, limit=_PAGE) for side in (one, other)]
+        # Beyond the end of a full page, its side may have more.
+        last = min((page[-1].thread for page in pages if len(page) == _PAGE), default=None)
+        here, there = ({head.thread: head for head in page if last is None or head.thread <= last} for page in pages)
+        for thread in {**here, **there}:
+            if here.get(thread) != there.get(thread) and not role_record.is_own_record(thread):
+                found |= {head.lineage: None for head in (here.get(thread), there.get(thread)) if head is not None}
+        if last is None:
+            return list(found)
+        after = last

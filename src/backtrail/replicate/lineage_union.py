@@ -10,7 +10,7 @@ from backtrail.engines.branch_origins import furthest, leads_through, walk_back
 from backtrail.replicate.deleted_threads import Deletions, Fate
 from backtrail.replicate.lineage_copy import LineageRecords
 from backtrail.replicate.merge_rules import Annotated, Apart, Codec, MarkFacts
-from backtrail.replicate.role_record import prefix_of
+from backtrail.replicate.role_record import branch_prefix, prefix_of
 
 Seen = Callable[[Position], bool]  #: whether somebody who deleted a thread had this row
 _APART = (
@@ -127,18 +127,22 @@ class LineageUnion:
 
     def seen_by(self, deletions: Deletions, owner: bytes, there: LineageRecords) -> Seen:
         """Whether those who deleted a thread, or others of its name, on the other side had seen a row of it. They had
-        also seen a save that was made once more there, in a newer generation: what became of that counts."""
+        also seen a save that was made once more there, unless this row of it is of a newer generation than the
+        deletion."""
 
         def had(at: Position) -> bool:
             known = deletions.knew(at)
             return there.step(at) is not None if known is None else known
 
+        ended = dict(deletions.others)  # the generations in which they were deleted
+        if deletions.own is not None:
+            ended[owner] = deletions.own.generation
         again: dict[bytes, bytes] = {}
         for id, steps in there.steps.items():
             of = there.branches[id].owner
             for number, step in steps.items():
-                if of in deletions.others or (of == owner and had((id, number))):
-                    again[step.id] = max(again.get(step.id, b""), prefix_of(id))
+                if of in ended and (of != owner or had((id, number))):
+                    again[step.id] = max(again.get(step.id, b""), branch_prefix(ended[of]))
 
         def seen(at: Position) -> bool:
             step = self._step(at)

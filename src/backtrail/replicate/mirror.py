@@ -205,7 +205,9 @@ class Mirror(DelegatingEngine, WritesInGenerations, Mirrored):
             if self.settings.replication == "async":
                 await self._queue(commit)
             elif not await self._commit_on_follower(commit, standing):
-                await self.replicator.catch_up(commit.lineage)
+                arrived = await self.replicator.catch_up(commit.lineage)
+                if not arrived and self.generation > generation:
+                    raise _look_again(commit.lineage)  # it went to a side that is over
         except (Refused, LockLost):
             raise
         except BaseException:  # it was cancelled, or its outcome is unknown: the follower may lack it

@@ -167,6 +167,8 @@ class Replicator:
             self.outbox.give_back(lineage, lacking)
             if isinstance(error, Unavailable):
                 await self._check_follower(standing.follower)
+            elif isinstance(error, LockLost):
+                await self._failover.learn()  # a side is in a newer generation
             raise
         self.outbox.arrived(lacking)
 
@@ -236,15 +238,16 @@ class Replicator:
         except Unavailable as error:
             self._failover.note_unreachable(follower, error)
 
-    async def catch_up(self, lineage: str) -> None:
-        """Merge a lineage now, because a commit that must reach the follower could not simply be repeated there."""
+    async def catch_up(self, lineage: str) -> bool:
+        """Merge a lineage now, because a commit that must reach the follower could not simply be repeated there. False
+        if that is left to the background."""
         follower = self._failover.standing.follower
         raised: Exception | None = None
         in_vain = lineage in self._moving and not self._settings.replica_required
         if self._failover.is_healthy(follower) and not in_vain:
             try:
                 await self._ship(lineage)
-                return
+                return True
             except (Unavailable, Refused, LockLost) as error:
                 raised = error  # it kept moving, or a side failed: left to the background
         self.mark(lineage)
@@ -253,6 +256,7 @@ class Replicator:
                 f"the active side has this save, the {follower} has not, and replica_required=True: "
                 f"{self._failover.errors[follower] or raised or 'it is still catching up'}"
             ) from raised
+        return False
 
     async def stop(self, *, drain: bool) -> None:
         """Ship what waits, within the time that close() has; log what is left."""

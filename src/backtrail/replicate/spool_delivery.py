@@ -78,9 +78,12 @@ async def deliver(
             return merged  # another process has delivered it
         try:
             await _take_back(spooled, lineage, active)  # what a delivery that died had left
-            sources = await _sources(spool, spooled, lineage, sides, codec, detach)
-            for source, theirs in sources:
-                ours = await _read(active, lineage)
+            # What is found out about the saves holds for these records: if their branches are freed meanwhile, the side
+            # refuses the saves.
+            ours = await _read(active, lineage)
+            for source, theirs in await _sources(spool, spooled, lineage, ours, sides, codec, detach):
+                if source is not spool.engine:
+                    ours = await _read(active, lineage)
                 rule = IfNobodyElseWrote(spooled.bases, ours)
                 absorption = Absorption(Pair(active, source, codec, generation, rule, sides), lineage, merged)
                 await absorption.decide(ours, theirs)
@@ -121,11 +124,16 @@ async def _read(side: Engine, lineage: str) -> LineageRecords:
 
 
 async def _sources(
-    spool: Spool, spooled: SpooledLineage, lineage: str, sides: Sequence[Engine], codec: Codec, detach: bool
+    spool: Spool,
+    spooled: SpooledLineage,
+    lineage: str,
+    ours: LineageRecords,
+    sides: Sequence[Engine],
+    codec: Codec,
+    detach: bool,
 ) -> list[tuple[Engine, LineageRecords]]:
     """The spool as if it were a side, and each thread that has lost its base, as one that begins in the spool."""
     active = sides[0]
-    ours = await _read(active, lineage)
     all_heads = {**spooled.heads, spooled.journal.thread: spooled.journal}
     found = await LineageRecords.read(spool.engine, lineage, all_heads)
     lost = await _without_base(spooled, active, lineage, ours, found)
