@@ -15,7 +15,6 @@ import msgspec
 from backtrail.engines.base import (
     LAST_STEP,
     Branch,
-    Commit,
     Drop,
     Engine,
     Head,
@@ -26,7 +25,7 @@ from backtrail.engines.base import (
 from backtrail.engines.branch_origins import furthest, leads_through
 from backtrail.engines.conflicts import Refused
 from backtrail.replicate.deleted_threads import Deletions, Fate, fate, find_deletions
-from backtrail.replicate.lineage_copy import Copied, LineageRecords, copy_blobs, copy_rows
+from backtrail.replicate.lineage_copy import LineageRecords, copy_blobs, copy_rows
 from backtrail.replicate.lineage_union import LineageUnion, Seen
 from backtrail.replicate.merge_rules import Apart, Codec, Rule
 
@@ -60,7 +59,6 @@ class Pair(msgspec.Struct, frozen=True):
 class Merged(msgspec.Struct):
     """Everything that a merge did."""
 
-    copied: Copied
     diverged: list[tuple[str, str]] = []  #: threads whose heads lost, and the names under which those are kept
     waits_for: set[str] = set()  #: lineages whose threads have names on the other side that threads of this one need
 
@@ -319,10 +317,9 @@ class Absorption:
             for branch, numbers in lacking.items()
         }
         if lacking:
-            await copy_blobs(source, target, self._lineage, self._merged.copied)
+            await copy_blobs(source, target, self._lineage)
         hold = {head.position for head in (*has.heads.values(), *lacks.heads.values())}
-        copied = self._merged.copied
-        held = await copy_rows(source, target, self._lineage, lacking, lacks.branches, hold, copied, has)
+        held = await copy_rows(source, target, self._lineage, lacking, lacks.branches, hold, has)
         new = {(branch.id, number) for branch, numbers in lacking.items() for number in numbers}
         marks = {(mark.branch, mark.step): mark for mark in held.marks}
         for at, mark in self._union.marks.items():
@@ -339,9 +336,7 @@ class Absorption:
             if target is self._target and self._rule.whole:
                 await has.check_unmoved(source, self._lineage)  # its threads may have been deleted since
             await self._check_deletions(from_source=target is self._target)
-            commit = Commit(self._lineage, swaps, held.rows, held.branches, list(marks.values()))
-            await target.commit(commit)
-            self._merged.copied.add(commit)
+            await target.commit(msgspec.structs.replace(held, swaps=swaps, marks=list(marks.values())))
         return whole or not heads
 
     async def _check_deletions(self, *, from_source: bool) -> None:

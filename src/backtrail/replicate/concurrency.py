@@ -20,7 +20,7 @@ import msgspec
 
 from backtrail.engines.base import Commit, Engine, Fence
 from backtrail.engines.coroutines import finish
-from backtrail.replicate.delegating_engine import Method, WrappingEngine
+from backtrail.engines.delegating_engine import Method, WrappingEngine
 from backtrail.replicate.status import log
 
 _MAX_THREADS = 16  # threads for each side

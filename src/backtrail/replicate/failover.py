@@ -14,8 +14,8 @@ from collections.abc import Callable, Mapping
 import msgspec
 
 from backtrail.engines.base import Engine, Fence, generation_of
-from backtrail.engines.conflicts import Refused
-from backtrail.errors import Closed, Unavailable
+from backtrail.engines.conflicts import Refused, closed
+from backtrail.errors import Unavailable
 from backtrail.replicate import concurrency, limits, role_record
 from backtrail.replicate.role_record import Name, Role
 from backtrail.replicate.settings import Settings
@@ -212,7 +212,7 @@ class Failover:
         asked = self._refusals
         async with self._switching:
             if self.closed:
-                raise Closed("the mirrored store is closed: open it again with backtrail.open()")
+                raise closed("mirrored")
             if self.standing.active != away:
                 return
             if self._refusals > asked and self._refusal is not None:

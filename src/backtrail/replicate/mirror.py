@@ -18,11 +18,11 @@ import msgspec
 
 from backtrail.engines.base import Commit, Drop, Engine, Fence, HeadKey, Lease, Taken, generation_of
 from backtrail.engines.capabilities import FailsFast, WritesInGenerations, capability
-from backtrail.engines.conflicts import Deferred, Refused, fence_stale
-from backtrail.errors import Closed, LockLost, Unavailable
+from backtrail.engines.conflicts import Deferred, Refused, closed, fence_stale
+from backtrail.engines.delegating_engine import DelegatingEngine, Method
+from backtrail.errors import LockLost, Unavailable
 from backtrail.lru import LRU
 from backtrail.replicate import concurrency, role_record
-from backtrail.replicate.delegating_engine import DelegatingEngine, Method
 from backtrail.replicate.deleted_threads import write_tombstone
 from backtrail.replicate.failover import Failover, Standing, opposite
 from backtrail.replicate.lineage_copy import LineageRecords, free_all, heads_of
@@ -114,7 +114,7 @@ class Mirror(DelegatingEngine, WritesInGenerations, Mirrored):
     async def _start(self) -> Standing:
         """Read the roles at the first call: the newer generation counts."""
         if self._closed:
-            raise _closed()
+            raise closed("mirrored")
         if not self._known:
             async with self._starting:
                 if not self._known:
@@ -124,7 +124,7 @@ class Mirror(DelegatingEngine, WritesInGenerations, Mirrored):
     async def learn(self) -> None:
         """Find out which sides answer and which is active; `Unavailable` if none is."""
         if self._closed:
-            raise _closed()
+            raise closed("mirrored")
         await self.failover.learn()
         self._known = True
         self.replicator.look_soon()
@@ -164,7 +164,7 @@ class Mirror(DelegatingEngine, WritesInGenerations, Mirrored):
     async def _leave(self, name: Name, error: Unavailable, *, final: bool = False) -> None:
         """Make the other side active, because this one did not answer; `Unavailable` if that is not possible."""
         if self._closed:
-            raise _closed() from error  # an unanswered call is not a reason for a failover then
+            raise closed("mirrored") from error  # an unanswered call is not a reason for a failover then
         self.failover.note_unreachable(name, error)
         if final:
             raise self.failover.both_unreachable() from error
@@ -372,10 +372,6 @@ def planned_before(commit: Commit, generation: int, prefix: bytes) -> bool:
         swap.new is not None and swap.new.step and generation_of(swap.new.version) < generation for swap in commit.swaps
     )
     return bool(commit.swaps) and (continues or old)
-
-
-def _closed() -> Unavailable:
-    return Closed("the mirrored store is closed: open it again with backtrail.open()")
 
 
 async def _drop(side: Engine, drop: Drop) -> None:

@@ -16,12 +16,12 @@ from typing import Any
 from backtrail.engines.base import Branch, Commit, Drop, Engine, Head, HeadKey, Step, Swap
 from backtrail.engines.branch_origins import furthest, is_complete, previous_position, walk_back
 from backtrail.engines.conflicts import Refused
+from backtrail.engines.delegating_engine import DelegatingEngine, Method
 from backtrail.engines.memory import MemoryEngine
 from backtrail.replicate import limits
 from backtrail.replicate.absorption import Absorption, Merged, Pair
-from backtrail.replicate.delegating_engine import DelegatingEngine, Method
 from backtrail.replicate.deleted_threads import Deletions, Fate, find_deletions
-from backtrail.replicate.lineage_copy import Copied, LineageRecords, heads_of
+from backtrail.replicate.lineage_copy import LineageRecords, heads_of
 from backtrail.replicate.merge_rules import Codec, Rule, SpooledRow
 from backtrail.replicate.spool import Spool, SpooledLineage
 
@@ -71,7 +71,7 @@ async def deliver(
     """Have the active side absorb the spooled saves of a lineage, and delete them here. Safe to interrupt at any point
     and to repeat, even by two processes at once. `sides`: all that can be reached, the active one first. `detach`: both
     sides are equal, so what is missing is gone."""
-    merged = Merged(Copied())
+    merged = Merged()
     for _ in limits.DELIVERY.attempts():
         spooled = await spool.read(lineage)
         if spooled is None:

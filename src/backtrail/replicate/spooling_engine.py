@@ -18,10 +18,10 @@ from typing import Any
 
 from backtrail.engines.base import Commit, Drop, Head, Row, Swap
 from backtrail.engines.capabilities import SavesAdrift, WritesInGenerations
-from backtrail.engines.conflicts import Refused
-from backtrail.errors import BacktrailError, Closed, LockLost, Unavailable
+from backtrail.engines.conflicts import Refused, closed
+from backtrail.engines.delegating_engine import DelegatingEngine, Method
+from backtrail.errors import BacktrailError, LockLost, Unavailable
 from backtrail.replicate import concurrency, limits, role_record
-from backtrail.replicate.delegating_engine import DelegatingEngine, Method
 from backtrail.replicate.head_cache import HeadCache
 from backtrail.replicate.mirror import Mirror, planned_before
 from backtrail.replicate.spool import KEYS, NOTHING, Holdings, Spool, StoreFacts, weight
@@ -83,7 +83,7 @@ class Spooled(DelegatingEngine, WritesInGenerations, SavesAdrift, Mirrored):
     async def _start(self) -> None:
         """At the first call: reach the sides, or check that the spool can replace them for now."""
         if self._closed:
-            raise Closed("the mirrored store is closed: open it again with backtrail.open()")
+            raise closed("mirrored")
         if not self._known:
             async with self._starting:
                 if not self._known:
