@@ -145,7 +145,7 @@ def test_a_save_in_doubt_that_reaches_the_spool_after_the_others_were_delivered_
     sides[0].up = sides[1].up = False
     thread.append("messages", ["two"])
     end = time.monotonic() + 20
-    while engine.mirror.spool.records:
+    while engine.status().spool.records:
         assert time.monotonic() < end
         time.sleep(0.005)
     assert thread.load() == {"messages": ["one", "two"]}

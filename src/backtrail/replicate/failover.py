@@ -87,6 +87,10 @@ class Failover:
     def is_healthy(self, name: Name) -> bool:
         return self.errors[name] is None
 
+    def can_follow(self, standing: Standing) -> bool:
+        """True if the follower can be written to: it is healthy, and has joined this generation."""
+        return standing.follower in standing.fences and self.is_healthy(standing.follower)
+
     def note_unreachable(self, name: Name, error: BaseException) -> None:
         was_well = self.is_healthy(name)
         self.failures[name] += 1

@@ -10,7 +10,7 @@ branch of the new generation.
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import Any, cast
 
@@ -52,7 +52,7 @@ class Mirror(DelegatingEngine, WritesInGenerations, Mirrored):
             one, name=f"{one.name}+{two.name}", blocking=self.blocking, shared=one.shared and two.shared
         )
         self.process_prefix = _SHARED_PREFIX  # a spool sets another
-        self.spool: SpoolStatus | None = None  # None without a spool
+        self.spool: Callable[[], SpoolStatus] | None = None  # None without a spool
         self._meters = Meters()
         self._announcer = Announcer(self.status, settings.on_change)
         self.failover = Failover(self.sides, self.blocking, settings, self._on_health, self._on_switch)
@@ -234,11 +234,10 @@ class Mirror(DelegatingEngine, WritesInGenerations, Mirrored):
     async def _commit_on_follower(self, commit: Commit, standing: Standing) -> bool:
         """Repeat a commit on the follower; False if the lineage has to be merged instead."""
         follower = standing.follower
-        fence = standing.fences.get(follower)
-        if fence is None or not self.failover.is_healthy(follower) or self.replicator.outbox.is_waiting(commit.lineage):
+        if not self.failover.can_follow(standing) or self.replicator.outbox.is_waiting(commit.lineage):
             return False
         try:
-            await self.sides[follower].commit(msgspec.structs.replace(commit, fence=fence))
+            await self.sides[follower].commit(msgspec.structs.replace(commit, fence=standing.fences[follower]))
         except Unavailable as error:
             self.failover.note_unreachable(follower, error)
             return False
@@ -265,8 +264,7 @@ class Mirror(DelegatingEngine, WritesInGenerations, Mirrored):
 
     @property
     def may_drop(self) -> bool:
-        standing = self.failover.standing
-        return standing.follower in standing.fences and self.failover.is_healthy(standing.follower)
+        return self.failover.can_follow(self.failover.standing)
 
     async def drop(self, drop: Drop) -> None:
         """Delete on both sides, or not at all: of a side that was deleted from alone, nobody could tell what it never
@@ -335,7 +333,7 @@ class Mirror(DelegatingEngine, WritesInGenerations, Mirrored):
             last_failover=roles.last_failover,
             diverged=self.replicator.diverged,
             last_error=roles.last_error,
-            spool=self.spool,
+            spool=None if self.spool is None else self.spool(),
         )
 
     def _side(self, name: Name) -> Side:

@@ -69,6 +69,11 @@ class StoreFacts(msgspec.Struct, frozen=True, array_like=True):
     head: Head | None
     generation: int
 
+    def is_ring(self, ring: Head | None) -> bool:
+        """True if this key ring is a copy of the one that was seen, or neither is there."""
+        made, here = (None if one is None else one.created for one in (self.head, ring))
+        return made == here
+
 
 _ENTRY = msgspec.msgpack.Decoder(SpooledSave)
 _FACTS_VALUE = msgspec.msgpack.Decoder(StoreFacts)

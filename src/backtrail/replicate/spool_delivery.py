@@ -11,6 +11,7 @@ has to wait does not delay others.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from backtrail.engines.base import Branch, Commit, Drop, Engine, Head, HeadKey, Step, Swap
@@ -18,12 +19,15 @@ from backtrail.engines.branch_origins import furthest, is_complete, previous_pos
 from backtrail.engines.conflicts import Refused
 from backtrail.engines.delegating_engine import DelegatingEngine, Method
 from backtrail.engines.memory import MemoryEngine
+from backtrail.errors import Corrupt, InvalidInput, LockLost, Unavailable
 from backtrail.replicate import limits
 from backtrail.replicate.absorption import Absorption, Merged, Pair
 from backtrail.replicate.deleted_threads import Deletions, Fate, find_deletions
 from backtrail.replicate.lineage_copy import LineageRecords, heads_of
 from backtrail.replicate.merge_rules import Codec, Rule, SpooledRow
-from backtrail.replicate.spool import Spool, SpooledLineage
+from backtrail.replicate.mirror import Mirror
+from backtrail.replicate.spool import KEYS, Spool, SpooledLineage
+from backtrail.replicate.status import log
 
 
 class Stranded(Refused):
@@ -56,6 +60,62 @@ class IfNobodyElseWrote(Rule):
         # Also of a thread that began in the spool: its first save may have reached a side before it was spooled, and
         # whoever deleted it there did not know those after it.
         return Fate.UNSEEN
+
+
+class Courier:
+    """Delivers all lineages of a spool to the active side of a mirror, and knows which have to wait."""
+
+    def __init__(self, mirror: Mirror, spool: Spool) -> None:
+        self._mirror, self._spool = mirror, spool
+        self.stranded: set[str] = set()  #: lineages that could not be delivered
+
+    async def deliver_all(self, without: set[str]) -> set[str]:
+        """Deliver all lineages except `without`; returns these and all others that have to wait."""
+        left = set(without)
+        for lineage in await self._spool.lineages():
+            if lineage in left:
+                continue
+            try:
+                await self._deliver(lineage)
+            except (Refused, Corrupt) as error:
+                self.stranded.add(lineage)
+                left.add(lineage)
+                self._mirror.failover.last_error = str(error)
+                log.warning("%s", error)
+        return left
+
+    async def try_to_deliver(self, lineage: str) -> None:
+        """Deliver a stranded lineage before the next save to it. If that is still not possible, its saves are kept
+        beside that one later."""
+        try:
+            await self._deliver(lineage)
+        except (Refused, LockLost, Corrupt, Unavailable) as error:
+            self._mirror.failover.last_error = str(error)
+
+    async def _deliver(self, lineage: str) -> None:
+        failover, replicator = self._mirror.failover, self._mirror.replicator
+        standing = failover.standing
+        active = failover.fenced(standing.active, standing)
+        sides = [active, *([failover.sides[standing.follower]] if failover.is_healthy(standing.follower) else [])]
+        deliver_to = partial(deliver, self._spool, lineage, active, sides, replicator.codec, standing.generation)
+        try:
+            merged = await deliver_to()
+        except Stranded:
+            await replicator.merge_now(lineage)
+            merged = await deliver_to(detach=True)
+        self.stranded.discard(lineage)
+        replicator.count_diverged(merged.diverged)
+        replicator.mark(lineage)  # the follower lacks it
+
+    async def check_same_store(self) -> None:
+        """Refuse to deliver to a store that is sealed with other keys than the spooled saves."""
+        side = self._mirror.sides[self._mirror.failover.standing.active]
+        for name, facts in await self._spool.all_facts():
+            if name.endswith(KEYS) and not facts.is_ring(await side.head(name)):
+                raise InvalidInput(
+                    "the spool holds saves of a store with another key ring: open it with that store, or give spool= "
+                    "another directory"
+                )
 
 
 async def deliver(

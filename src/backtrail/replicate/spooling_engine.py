@@ -25,7 +25,7 @@ from backtrail.replicate import concurrency, limits, role_record
 from backtrail.replicate.head_cache import HeadCache
 from backtrail.replicate.mirror import Mirror, planned_before
 from backtrail.replicate.spool import KEYS, NOTHING, Holdings, Spool, StoreFacts, weight
-from backtrail.replicate.spool_courier import Courier, made
+from backtrail.replicate.spool_delivery import Courier
 from backtrail.replicate.status import Mirrored, SpoolStatus, Status, log
 
 _ROLE = ""  # the name under which the generation is stored
@@ -57,6 +57,7 @@ class Spooled(DelegatingEngine, WritesInGenerations, SavesAdrift, Mirrored):
         self._holdings = Holdings()
         self._spooled_lineages: set[str] = set()  # those with a save of this process since it went adrift
         self.adrift = False
+        mirror.spool = self._status
         self._renew_prefix()
 
     def unwrap(self) -> Mirror:
@@ -128,7 +129,7 @@ class Spooled(DelegatingEngine, WritesInGenerations, SavesAdrift, Mirrored):
             # old one, the next step may be taken.
             self._renew_prefix()
             log.warning("neither side can take a save: saves go to the spool from here on (%s)", error)
-            self._tell()
+            self.mirror.announce()
         if self._started:
             self._background.wake()
 
@@ -147,7 +148,7 @@ class Spooled(DelegatingEngine, WritesInGenerations, SavesAdrift, Mirrored):
                 raise
         if was_adrift:
             log.warning("a side is back, and what was spooled is delivered (%d saves left)", self._holdings.records)
-            self._tell()
+            self.mirror.announce()
 
     async def _try_to_deliver(self) -> None:
         try:
@@ -179,16 +180,11 @@ class Spooled(DelegatingEngine, WritesInGenerations, SavesAdrift, Mirrored):
     async def _count(self) -> None:
         async with self._save_gate:  # a save counts itself
             self._holdings = await self._spool.survey()
-            self.mirror.spool = self._status()
 
     def _status(self) -> SpoolStatus:
         held = self._holdings
         limit = self.mirror.settings.spool_limit
         return SpoolStatus(adrift=self.adrift, records=held.records, bytes=held.bytes, since=held.since, limit=limit)
-
-    def _tell(self) -> None:
-        self.mirror.spool = self._status()
-        self.mirror.announce()
 
     async def _tick(self) -> float:
         """Deliver if a side is reachable again, or if another process left saves in the spool."""
@@ -265,7 +261,6 @@ class Spooled(DelegatingEngine, WritesInGenerations, SavesAdrift, Mirrored):
         held = self._holdings
         since = time.time() if held.since is None else held.since
         self._holdings = Holdings(held.records + 1, held.bytes + written, since)
-        self.mirror.spool = self._status()
 
     def _nothing_usable(self, error: Unavailable) -> Unavailable:
         return Unavailable(f"{self.mirror.failover.both_unreachable()}; and the spool cannot be used: {error}")
@@ -355,7 +350,7 @@ class Spooled(DelegatingEngine, WritesInGenerations, SavesAdrift, Mirrored):
             if known is None:
                 raise
             return known.head
-        if known is None or not self._holdings.records or made(known.head) == made(ring):
+        if known is None or not self._holdings.records or known.is_ring(ring):
             await self._spool.remember(thread, StoreFacts(ring, self._generation))
         return ring
 
