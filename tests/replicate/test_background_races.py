@@ -72,7 +72,7 @@ def test_a_mirror_that_is_closed_during_a_save_does_not_change_sides(tmp_path: P
     assert "closed" in str(raised[0])
     for name in ("a.db", "b.db"):
         alone = SQLiteEngine(tmp_path / name)
-        assert finish(role_record.read(alone))[0] == role_record.Role(1, "primary")
+        assert finish(role_record.read(alone)) == role_record.Role(1, "primary")
         finish(alone.close())
 
 

@@ -136,7 +136,7 @@ async def check_rings(context: Context) -> None:
             ring = await room.head(RING)
             if ring is not None:
                 found.append(ring)
-            elif await user_threads(room, limit=1) and not (await role_record.read(side))[0].generation:
+            elif await user_threads(room, limit=1) and not (await role_record.read(side)).generation:
                 bare = True
         except Unavailable as error:
             mirror.failover.note_unreachable(name, error)

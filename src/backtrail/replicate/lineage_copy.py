@@ -30,8 +30,10 @@ class LineageRecords(msgspec.Struct, frozen=True):
     steps: Mapping[bytes, Mapping[int, Step]]  #: by branch
 
     @classmethod
-    async def read(cls, side: Engine, lineage: str, heads: Mapping[str, Head]) -> LineageRecords:
-        """Read everything but the heads, which the caller read before; `Refused` if they have moved meanwhile."""
+    async def read(cls, side: Engine, lineage: str, heads: Mapping[str, Head] | None = None) -> LineageRecords:
+        """Read everything, or all but the heads, which the caller read before; `Refused` if they have moved
+        meanwhile."""
+        heads = await heads_of(side, lineage) if heads is None else heads
         branches = {branch.id: branch for branch in await side.branches(lineage)}
         steps = {id: {one.step: one for one in await side.steps(lineage, id, 0, LAST_STEP)} for id in branches}
         found = cls(heads, branches, steps)
@@ -77,8 +79,7 @@ class Copied(msgspec.Struct):
 
     def add(self, commit: Commit) -> None:
         self.records += len(commit.rows) + len(commit.blobs)
-        self.bytes += sum(len(row.root) + len(row.payload) + len(row.meta) for row in commit.rows)
-        self.bytes += sum(map(len, commit.blobs.values()))
+        self.bytes += commit.size
         if self.progress is not None and (commit.rows or commit.blobs):
             self.progress(self.records, self.bytes)
 

@@ -25,7 +25,7 @@ from backtrail.lru import LRU
 from backtrail.replicate import concurrency, role_record
 from backtrail.replicate.deleted_threads import write_tombstone
 from backtrail.replicate.failover import Failover, Standing, opposite
-from backtrail.replicate.lineage_copy import LineageRecords, free_all, heads_of
+from backtrail.replicate.lineage_copy import LineageRecords, free_all
 from backtrail.replicate.merge_rules import Codec
 from backtrail.replicate.replicator import Replicator
 from backtrail.replicate.role_record import Name
@@ -381,8 +381,7 @@ async def _drop(side: Engine, drop: Drop) -> None:
 
 
 async def _alike(one: Engine, two: Engine, lineage: str) -> bool:
-    here = await LineageRecords.read(one, lineage, await heads_of(one, lineage))
-    there = await LineageRecords.read(two, lineage, await heads_of(two, lineage))
+    here, there = await LineageRecords.read(one, lineage), await LineageRecords.read(two, lineage)
     return here.heads == there.heads and here.rows_like(there)
 
 

@@ -23,7 +23,7 @@ from backtrail.errors import Corrupt, InvalidInput, LockLost, Unavailable
 from backtrail.replicate import limits
 from backtrail.replicate.absorption import Absorption, Merged, Pair
 from backtrail.replicate.deleted_threads import Deletions, Fate, find_deletions
-from backtrail.replicate.lineage_copy import LineageRecords, heads_of
+from backtrail.replicate.lineage_copy import LineageRecords
 from backtrail.replicate.merge_rules import Codec, Rule, SpooledRow
 from backtrail.replicate.mirror import Mirror
 from backtrail.replicate.spool import KEYS, Spool, SpooledLineage
@@ -140,7 +140,7 @@ async def deliver(
             await _take_back(spooled, lineage, active)  # what a delivery that died had left
             sources = await _sources(spool, spooled, lineage, sides, codec, detach)
             for source, theirs in sources:
-                ours = await _read(active, lineage)
+                ours = await LineageRecords.read(active, lineage)
                 rule = IfNobodyElseWrote(spooled.bases, ours)
                 absorption = Absorption(Pair(active, source, codec, generation, rule, sides), lineage, merged)
                 await absorption.decide(ours, theirs)
@@ -176,16 +176,12 @@ async def _take_back(spooled: SpooledLineage, lineage: str, active: Engine) -> b
     return bool(broken)
 
 
-async def _read(side: Engine, lineage: str) -> LineageRecords:
-    return await LineageRecords.read(side, lineage, await heads_of(side, lineage))
-
-
 async def _sources(
     spool: Spool, spooled: SpooledLineage, lineage: str, sides: Sequence[Engine], codec: Codec, detach: bool
 ) -> list[tuple[Engine, LineageRecords]]:
     """The spool as if it were a side, and each thread that has lost its base, as one that begins in the spool."""
     active = sides[0]
-    ours = await _read(active, lineage)
+    ours = await LineageRecords.read(active, lineage)
     all_heads = {**spooled.heads, spooled.journal.thread: spooled.journal}
     found = await LineageRecords.read(spool.engine, lineage, all_heads)
     lost = await _without_base(spooled, active, lineage, ours, found)
@@ -203,7 +199,7 @@ async def _sources(
         if saves:  # else all of them had reached a side, or the thread was only moved, to a step that is gone
             alone = MemoryEngine()
             await alone.commit(await codec.detach(EitherEngine(spool.engine, active), saves))
-            sources.append((alone, await _read(alone, lineage)))
+            sources.append((alone, await LineageRecords.read(alone, lineage)))
     return sources
 
 

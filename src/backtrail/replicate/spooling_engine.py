@@ -24,7 +24,7 @@ from backtrail.errors import BacktrailError, LockLost, Unavailable
 from backtrail.replicate import concurrency, limits, role_record
 from backtrail.replicate.head_cache import HeadCache
 from backtrail.replicate.mirror import Mirror, planned_before
-from backtrail.replicate.spool import KEYS, NOTHING, Holdings, Spool, StoreFacts, weight
+from backtrail.replicate.spool import KEYS, NOTHING, Holdings, Spool, StoreFacts
 from backtrail.replicate.spool_delivery import Courier
 from backtrail.replicate.status import Mirrored, SpoolStatus, Status, log
 
@@ -252,15 +252,15 @@ class Spooled(DelegatingEngine, WritesInGenerations, SavesAdrift, Mirrored):
             await self._put(commit)
 
     async def _put(self, commit: Commit) -> None:
-        await self._check_room(weight(commit))
+        await self._check_room(commit.size)
         try:
-            written = await self._spool.put(commit)
+            await self._spool.put(commit)
         except Unavailable as error:
             raise self._nothing_usable(error) from error
         self._spooled_lineages.add(commit.lineage)
         held = self._holdings
         since = time.time() if held.since is None else held.since
-        self._holdings = Holdings(held.records + 1, held.bytes + written, since)
+        self._holdings = Holdings(held.records + 1, held.bytes + commit.size, since)
 
     def _nothing_usable(self, error: Unavailable) -> Unavailable:
         return Unavailable(f"{self.mirror.failover.both_unreachable()}; and the spool cannot be used: {error}")
