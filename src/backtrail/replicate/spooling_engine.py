@@ -16,7 +16,7 @@ import os
 import time
 from typing import Any
 
-from backtrail.engines.base import Commit, Drop, Head, Row, Swap
+from backtrail.engines.base import Commit, Head, Row, Swap
 from backtrail.engines.capabilities import SavesAdrift, WritesInGenerations
 from backtrail.engines.conflicts import Refused, closed
 from backtrail.engines.delegating_engine import DelegatingEngine, Method
@@ -203,15 +203,14 @@ class Spooled(DelegatingEngine, WritesInGenerations, SavesAdrift, Mirrored):
     # -- writing -------------------------------------------------------------------------------------------------------
 
     async def commit(self, commit: Commit) -> None:
-        await self._ready()
         if not all(_can_be_spooled(commit, swap) for swap in commit.swaps) or not commit.swaps:
-            await self._require_sides()
-            await self.mirror.commit(commit)
+            await super().commit(commit)
             for swap in commit.swaps:
                 if swap.thread.endswith(KEYS):
                     await self._spool.remember(swap.thread, StoreFacts(swap.new, self._generation))
             await self._learn(commit)
             return
+        await self._ready()
         async with self._lineage_locks.of(commit.lineage):
             await self._save(commit)
             await self._learn(commit)
@@ -291,18 +290,10 @@ class Spooled(DelegatingEngine, WritesInGenerations, SavesAdrift, Mirrored):
                 "nothing was saved: bring a side back, or raise the limit"
             )
 
-    async def drop(self, drop: Drop) -> None:
-        await self._require_sides()
-        await self.mirror.drop(drop)
-
-    async def _require_sides(self) -> None:
-        await self._ready()
-        if self.adrift:
-            await self._deliver_spool()
-
     # -- reading -------------------------------------------------------------------------------------------------------
 
     async def _ask(self, method: Method[Any], *args: Any, **options: Any) -> Any:
+        """Call the mirror. While it is adrift, the spool answers what it can; all else needs a side."""
         await self._ready()
         if self.adrift:
             found = await self._spool.answer(method.__name__, *args, **options)
@@ -355,10 +346,6 @@ class Spooled(DelegatingEngine, WritesInGenerations, SavesAdrift, Mirrored):
         return ring
 
     # -- the store -----------------------------------------------------------------------------------------------------
-
-    async def compact(self) -> None:
-        await self._require_sides()
-        await self.mirror.compact()
 
     def status(self) -> Status:
         return self.mirror.status()
