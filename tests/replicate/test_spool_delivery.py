@@ -47,7 +47,7 @@ class Adrift:
         self, active: Engine | None = None, lineage: str = "t", generation: int = 1, *, detach: bool = False
     ) -> list[tuple[str, str]]:
         side = active or self.active
-        return finish(deliver(self.spool, lineage, side, [side], self.codec, generation, detach=detach)).diverged
+        return finish(deliver(self.spool, lineage, [side], self.codec, generation, detach=detach)).diverged
 
     def alone(self) -> backtrail.Store:
         """What the active side has."""

@@ -188,9 +188,9 @@ async def sync(context: Context, other: Context, progress: Progress | None = Non
     here, there = (CountingEngine(concurrency.side(engine, blocking), copied) for engine in (here, there))
     diverged: list[tuple[str, str]] = []
     generation = max(context.generation, other.generation)
+    codec = MergeCodec(context)
     for lineage in await differing(here, there):
         with refusals_as_conflicts():
-            codec = MergeCodec(context)
             merged = await merge(here, there, lineage, codec, generation=generation, rule=OursUnlessAhead())
             diverged += merged.diverged
     return Synced(copied.records, copied.bytes, tuple(diverged))

@@ -95,9 +95,10 @@ class Courier:
     async def _deliver(self, lineage: str) -> None:
         failover, replicator = self._mirror.failover, self._mirror.replicator
         standing = failover.standing
-        active = failover.fenced(standing.active, standing)
-        sides = [active, *([failover.sides[standing.follower]] if failover.is_healthy(standing.follower) else [])]
-        deliver_to = partial(deliver, self._spool, lineage, active, sides, replicator.codec, standing.generation)
+        sides = [failover.fenced(standing.active, standing)]
+        if failover.is_healthy(standing.follower):
+            sides.append(failover.sides[standing.follower])
+        deliver_to = partial(deliver, self._spool, lineage, sides, replicator.codec, standing.generation)
         try:
             merged = await deliver_to()
         except Stranded:
@@ -121,7 +122,6 @@ class Courier:
 async def deliver(
     spool: Spool,
     lineage: str,
-    active: Engine,
     sides: Sequence[Engine],
     codec: Codec,
     generation: int,
@@ -131,7 +131,7 @@ async def deliver(
     """Have the active side absorb the spooled saves of a lineage, and delete them here. Safe to interrupt at any point
     and to repeat, even by two processes at once. `sides`: all that can be reached, the active one first. `detach`: both
     sides are equal, so what is missing is gone."""
-    merged = Merged()
+    merged, active = Merged(), sides[0]
     for _ in limits.DELIVERY.attempts():
         spooled = await spool.read(lineage)
         if spooled is None:
