@@ -127,7 +127,8 @@ class LineageUnion:
 
     def seen_by(self, deletions: Deletions, owner: bytes, there: LineageRecords) -> Seen:
         """Whether those who deleted a thread, or others of its name, on the other side had seen a row of it. They had
-        also seen a save that was made once more there, in a newer generation: what became of that counts."""
+        also seen a save that was made once more there, in a newer generation: what became of that counts. If it was
+        made there earlier, it was repeated here, perhaps after the deletion."""
 
         def had(at: Position) -> bool:
             known = deletions.knew(at)
@@ -185,7 +186,8 @@ class LineageUnion:
         self, head: Head, here: LineageRecords, there: LineageRecords, *, same: bool, end: Fate, owners: set[bytes]
     ) -> bool:
         """True if a head that lost has a checkpoint that the other side does not have. A save that was repeated there,
-        by a thread of these `owners`, is recognized by its id. `same`: the other side knows this incarnation."""
+        by a thread of these `owners`, is recognized by its id, in whatever generation: one of the two is enough.
+        `same`: the other side knows this incarnation."""
         if same and there.step(head.position) is not None:
             return False  # the other side has been here, and moved on
         if end in (Fate.UNSEEN, Fate.OUSTED):  # whoever deleted the name knew all threads of it
