@@ -106,9 +106,7 @@ class Spooled(DelegatingEngine, WritesInGenerations, SavesAdrift, Mirrored):
 
     async def _ready(self) -> None:
         """Called before any read or save: first deliver the saves that an earlier process left in the spool."""
-        if self._started:
-            if self._closed:
-                await self._start()
+        if self._started and not self._closed:
             return
         await self._start()
         if self.adrift and self._holdings.records:
