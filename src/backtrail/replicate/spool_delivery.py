@@ -14,7 +14,9 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
 
-from backtrail.engines.base import Branch, Commit, Drop, Engine, Head, HeadKey, Step, Swap
+import msgspec
+
+from backtrail.engines.base import Branch, Commit, Drop, Engine, Head, HeadKey, Step, Swap, generation_of, next_version
 from backtrail.engines.branch_origins import furthest, is_complete, previous_position, walk_back
 from backtrail.engines.conflicts import Refused
 from backtrail.engines.delegating_engine import DelegatingEngine, Method
@@ -142,6 +144,7 @@ async def deliver(
             for source, theirs in sources:
                 ours = await LineageRecords.read(active, lineage)
                 rule = IfNobodyElseWrote(spooled.bases, ours)
+                theirs = _renewed(theirs, codec, generation)
                 absorption = Absorption(Pair(active, source, codec, generation, rule, sides), lineage, merged)
                 await absorption.decide(ours, theirs)
                 await absorption.commit()
@@ -201,6 +204,17 @@ async def _sources(
             await alone.commit(await codec.detach(EitherEngine(spool.engine, active), saves))
             sources.append((alone, await LineageRecords.read(alone, lineage)))
     return sources
+
+
+def _renewed(records: LineageRecords, codec: Codec, generation: int) -> LineageRecords:
+    """The same, with heads of this generation: the versions of an older one were all made on one side, one after the
+    other, but those in a spool were made beside them."""
+    heads = dict(records.heads)
+    for thread, head in records.heads.items():
+        if generation_of(head.version) < generation:
+            version = next_version(head.version, generation)
+            heads[thread] = codec.rewrite(head, version=version, count=head.count, owner=head.owner)
+    return msgspec.structs.replace(records, heads=heads)
 
 
 def _branch(found: LineageRecords, ours: LineageRecords, id: bytes) -> Branch | None:
