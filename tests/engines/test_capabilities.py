@@ -23,12 +23,12 @@ from backtrail.engines.capabilities import (
 )
 from backtrail.engines.conflicts import Refused
 from backtrail.engines.coroutines import finish
+from backtrail.engines.delegating_engine import DelegatingEngine
 from backtrail.engines.jsonl import JSONLEngine
 from backtrail.engines.memory import MemoryEngine
 from backtrail.engines.namespace import NamespaceEngine
 from backtrail.engines.reserved_names import RESERVED, is_reserved, user_lineages, user_threads
 from backtrail.engines.sqlite import SQLiteEngine
-from backtrail.replicate.delegating_engine import DelegatingEngine
 from backtrail.replicate.mirror import Mirror
 from backtrail.replicate.settings import Settings
 from backtrail.replicate.status import Mirrored

@@ -72,7 +72,7 @@ def test_a_mirror_that_is_closed_during_a_save_does_not_change_sides(tmp_path: P
     assert "closed" in str(raised[0])
     for name in ("a.db", "b.db"):
         alone = SQLiteEngine(tmp_path / name)
-        assert finish(role_record.read(alone))[0] == role_record.Role(1, "primary")
+        assert finish(role_record.read(alone)) == role_record.Role(1, "primary")
         finish(alone.close())
 
 
@@ -145,7 +145,7 @@ def test_a_save_in_doubt_that_reaches_the_spool_after_the_others_were_delivered_
     sides[0].up = sides[1].up = False
     thread.append("messages", ["two"])
     end = time.monotonic() + 20
-    while engine.mirror.spool.records:
+    while engine.status().spool.records:
         assert time.monotonic() < end
         time.sleep(0.005)
     assert thread.load() == {"messages": ["one", "two"]}

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from backtrail.engines.base import LAST_STEP, Commit, Drop, Mark, Position, Swap
+from backtrail.engines.base import LAST_STEP, Commit, Drop, Engine, Mark, Position, Swap
 from backtrail.engines.conflicts import Refused
 from backtrail.engines.coroutines import finish
 from backtrail.engines.memory import MemoryEngine
 from backtrail.replicate import lineage_copy
-from backtrail.replicate.lineage_copy import Copied, Held, LineageRecords, copy_blobs, copy_rows
+from backtrail.replicate.lineage_copy import Copied, CountingEngine, LineageRecords, copy_blobs, copy_rows
 from backtrail.testing import sample_records
 
 OWN = sample_records.branch("t")
@@ -26,10 +26,8 @@ def source() -> MemoryEngine:
     return engine
 
 
-def copied(source: MemoryEngine, target: MemoryEngine, *hold: Position, counted: Copied | None = None) -> Held:
-    return finish(
-        copy_rows(source, target, "t", {OWN: range(1, 11)}, (), hold, Copied() if counted is None else counted)
-    )
+def copied(source: Engine, target: Engine, *hold: Position) -> Commit:
+    return finish(copy_rows(source, target, "t", {OWN: range(1, 11)}, (), hold))
 
 
 def steps(side: MemoryEngine) -> list[int]:
@@ -68,8 +66,9 @@ def test_the_last_row_of_a_branch_and_those_of_heads_are_held_back(source: Memor
 def test_the_held_rows_complete_the_copy(source: MemoryEngine) -> None:
     target = MemoryEngine()
     counted = Copied()
-    finish(copy_blobs(source, target, "t", counted))
-    held = copied(source, target, counted=counted)
+    counting = CountingEngine(target, counted)
+    finish(copy_blobs(source, counting, "t"))
+    held = copied(source, counting)
     head = finish(source.head("t"))
     finish(target.commit(Commit("t", [Swap("t", None, head)], held.rows, held.branches, held.marks)))
     assert finish(sample_records.everything(target, "t")) == finish(sample_records.everything(source, "t"))
@@ -79,7 +78,7 @@ def test_the_held_rows_complete_the_copy(source: MemoryEngine) -> None:
 def test_a_branch_of_one_row_is_held_back_with_its_row() -> None:
     source, target = MemoryEngine(), MemoryEngine()
     finish(source.commit(sample_records.first(OWN, 1)))
-    held = finish(copy_rows(source, target, "t", {OWN: [1]}, (), (), Copied()))
+    held = finish(copy_rows(source, target, "t", {OWN: [1]}, (), ()))
     assert (held.branches, [row.step for row in held.rows]) == ([OWN], [1])
     assert finish(target.branches("t")) == []
 
@@ -108,7 +107,7 @@ def test_only_blobs_that_are_missing_are_copied(source: MemoryEngine, monkeypatc
     target, told = MemoryEngine(), list[tuple[int, int]]()
     finish(target.commit(Commit("t", blobs={b"\1": bytes(1)})))
     counted = Copied(progress=lambda records, size: told.append((records, size)))
-    finish(copy_blobs(source, target, "t", counted))
+    finish(copy_blobs(source, CountingEngine(target, counted), "t"))
     assert finish(target.blob_ids("t")) == finish(source.blob_ids("t"))
     assert (counted.records, counted.bytes) == (2, 2)
     assert told[-1] == (2, 2)

@@ -367,6 +367,21 @@ def test_a_save_below_others_that_was_made_again_and_deleted_with_its_thread_sta
     assert [one.step for one in sides.thread(sides.target, 3, "t#diverged-1").history(all=True)] == [3]
 
 
+@pytest.mark.parametrize("deleted", ["target", "source"])
+def test_a_save_that_was_repeated_after_its_first_attempt_was_deleted_with_the_thread_is_there(
+    sides: Sides, deleted: str
+) -> None:
+    common(sides, "one")
+    away, kept = (sides.target, sides.source) if deleted == "target" else (sides.source, sides.target)
+    id = str(uuid.uuid4())
+    sides.thread(away, 1).append("messages", ["two"], id=id)
+    sides.delete(away, 1)
+    sides.thread(kept, 2).append("messages", ["two"], id=id)
+    assert sides.merge(2) == []
+    assert sides.equal() == {"t": said("one", "two")}
+    assert id in [one.id for one in sides.thread(sides.target).history(all=True)]
+
+
 @pytest.mark.parametrize("written", ["target", "source"])
 def test_a_name_that_is_given_to_a_thread_and_deleted_during_a_merge_stays_deleted(sides: Sides, written: str) -> None:
     here, other = (sides.target, sides.source) if written == "target" else (sides.source, sides.target)

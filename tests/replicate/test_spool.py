@@ -143,7 +143,7 @@ def test_a_save_that_only_the_follower_got_is_not_taken_for_somebody_elses_while
         )  # the background has all the time to compare the sides
         return await deliver(*args)
 
-    monkeypatch.setattr("backtrail.replicate.spool_courier.deliver", late)
+    monkeypatch.setattr("backtrail.replicate.spool_delivery.deliver", late)
     assert landed(pair, store).diverged == 0
     assert thread.load() == {"messages": ["one", "two", "three"]}
     assert len(thread.history(all=True)) == 3

@@ -113,7 +113,7 @@ def test_what_waits_in_the_spool_comes_before_what_is_saved_next(
     deliver_to = Flaky(replica.engine)
     deliver_to.lose_answers = 1
     with pytest.raises(backtrail.Unavailable):
-        finish(deliver(spool, "t", deliver_to, [deliver_to], MergeCodec(store._core.context), 2))
+        finish(deliver(spool, "t", [deliver_to], MergeCodec(store._core.context), 2))
     store.thread("t").append("messages", [5])
     assert thread.load() == {"messages": [1, 2, 3, 4, 5]}
     while (status := store.catch_up()).behind or status.spool.records:  # type: ignore[union-attr]

@@ -17,7 +17,7 @@ from backtrail.engines.memory import MemoryEngine
 from backtrail.errors import Corrupt, Unavailable
 from backtrail.history.replication import MergeCodec
 from backtrail.replicate.deleted_threads import write_tombstone
-from backtrail.replicate.lineage_copy import free_all
+from backtrail.replicate.lineage_copy import free_all, new_row
 from backtrail.replicate.spool import FILE, Spool
 from backtrail.replicate.spool_delivery import Stranded, deliver
 from fix_flaky import Flaky
@@ -47,7 +47,7 @@ class Adrift:
         self, active: Engine | None = None, lineage: str = "t", generation: int = 1, *, detach: bool = False
     ) -> list[tuple[str, str]]:
         side = active or self.active
-        return finish(deliver(self.spool, lineage, side, [side], self.codec, generation, detach=detach)).diverged
+        return finish(deliver(self.spool, lineage, [side], self.codec, generation, detach=detach)).diverged
 
     def alone(self) -> backtrail.Store:
         """What the active side has."""
@@ -105,6 +105,27 @@ def test_a_delivery_that_dies_after_any_change_is_finished_by_another_process(
         if process.left > 0:
             break
     assert died >= 1
+
+
+def test_a_save_that_was_delivered_in_a_new_generation_outlives_a_deletion_that_did_not_know_it(adrift: Adrift) -> None:
+    thread, spooled, primary = adrift.store.thread("new"), adrift.spool.engine, adrift.active
+    replica: MemoryEngine = adrift.sides[1].engine  # type: ignore[assignment]
+    thread.append("messages", ["one"])  # it had reached the primary as well, whose answer was lost
+    head = finish(spooled.head("new"))
+    assert head is not None
+    rows = [new_row(head.branch, row) for row in finish(spooled.rows("new", head.branch, 1, 1))]
+    branches = [branch for branch in finish(spooled.branches("new")) if branch.id == head.branch]
+    finish(primary.commit(Commit("new", [Swap("new", None, head)], rows, branches)))
+    sides = Sides()
+    sides.thread(primary, 1, "new").append("messages", ["another"])
+    sides.delete(primary, 1, "new")
+    second = thread.append("messages", ["two"]).id  # the head has changed as often as the one that was deleted
+    assert adrift.deliver(replica, "new", 2) == []
+    assert sides.merge(2, "new", None, replica, primary) == []
+    for side in (replica, primary):
+        store = backtrail.open(side)
+        assert [one.id for one in store.thread("new").history(all=True)] == [second]
+        assert not store.verify().problems
 
 
 def test_two_processes_that_deliver_at_once_deliver_once(adrift: Adrift) -> None:

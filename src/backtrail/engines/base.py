@@ -165,6 +165,12 @@ class Commit(msgspec.Struct, frozen=True, gc=False):
     blobs: Mapping[bytes, bytes] = {}  #: into the pool named like the lineage
     fence: Fence | None = None
 
+    @property
+    def size(self) -> int:
+        """The bytes of its rows and blobs."""
+        rows = sum(len(row.root) + len(row.payload) + len(row.meta) for row in self.rows)
+        return rows + sum(map(len, self.blobs.values()))
+
 
 class Drop(msgspec.Struct, frozen=True):
     """Everything that a sweep deletes from one lineage, provided its heads are still the ones that the sweep read."""

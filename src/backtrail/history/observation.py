@@ -12,8 +12,8 @@ from typing import Any
 
 from backtrail.engines.base import Commit, Engine
 from backtrail.engines.conflicts import Refused
+from backtrail.engines.delegating_engine import WrappingEngine
 from backtrail.history.retry import H, Method, OfThread, P, T
-from backtrail.replicate.delegating_engine import WrappingEngine
 from backtrail.telemetry import Telemetry
 
 

@@ -21,9 +21,9 @@ from backtrail.history.keyring import RING, share_ring
 from backtrail.history.records import MarkBody, Meta, now_micros, open_mark, open_note, read_step, seal_mark, with_note
 from backtrail.replicate import concurrency, role_record
 from backtrail.replicate.head_comparison import differing
-from backtrail.replicate.lineage_copy import Copied, Progress
+from backtrail.replicate.lineage_copy import Copied, CountingEngine, Progress
 from backtrail.replicate.merge import merge
-from backtrail.replicate.merge_rules import Annotated, MarkFacts, OursUnlessAhead, SpooledRow
+from backtrail.replicate.merge_rules import Annotated, Codec, MarkFacts, OursUnlessAhead, SpooledRow
 from backtrail.replicate.mirror import Mirror
 from backtrail.replicate.status import Mirrored, Status
 
@@ -38,7 +38,7 @@ class Synced(msgspec.Struct, frozen=True):
     diverged: tuple[tuple[str, str], ...] = ()  #: threads that differed, and the names under which the others are kept
 
 
-class MergeCodec:
+class MergeCodec(Codec):
     """Opens and seals marks and heads for a merge. It works below namespaces, so the names it gets have a prefix that
     the seals do not cover."""
 
@@ -46,14 +46,12 @@ class MergeCodec:
         self._context = context
 
     def rewrite(self, head: Head, *, version: int, count: int, name: str | None = None, owner: bytes) -> Head:
-        """A head with other fields. The head of another thread forgets the moves that could be undone."""
         fields = {"version": version, "count": count, "owner": owner, "updated": head.updated + 1}
         if name is None:
             return self._change(head, fields)
         return self._change(head, {**fields, "thread": name}, pinned=True, moves=(), undone=())
 
     def move(self, head: Head, branch: bytes, step: Step) -> Head:
-        """A head at another row."""
         meta, _ = read_step(self._context.frames, branch, step)
         fields = {"branch": branch, "step": step.step, "size": meta.size}
         return self._change(head, fields, checkpoint=step.id, pinned=True, moves=(), undone=())
@@ -69,7 +67,6 @@ class MergeCodec:
         return msgspec.structs.replace(new, thread=name, lineage=head.lineage)
 
     def mark_facts(self, branch: bytes, step: Step) -> MarkFacts | None:
-        """The facts of a step's mark; None if it has none."""
         if step.mark is None:
             return None
         mark = open_mark(self._context.frames, branch, step.step, step.mark)
@@ -84,8 +81,6 @@ class MergeCodec:
         deleted: bool,
         duplicate: bool = False,
     ) -> Mark:
-        """A mark that deletes a checkpoint (`duplicate`: because the same save exists twice) or restores it, with the
-        annotation of this row: of its own, or of another row of the same save."""
         frames = self._context.frames
         meta, known = read_step(frames, branch, step)
         facts: Meta | MarkBody = meta if known is None or known.deleted else known
@@ -99,8 +94,6 @@ class MergeCodec:
         return seal_mark(frames, branch, step.step, body)
 
     async def detach(self, engine: Engine, saves: Sequence[SpooledRow]) -> Commit:
-        """The saves of one thread, as a thread that begins with the first of them: without what they build on, unless
-        this engine has it."""
         head = saves[0].head
         cut = _namespace_length(head)
         detached = DetachedSaves(self._context, engine, (head.lineage[cut:], head.thread[cut:]), saves)
@@ -143,7 +136,7 @@ async def check_rings(context: Context) -> None:
             ring = await room.head(RING)
             if ring is not None:
                 found.append(ring)
-            elif await user_threads(room, limit=1) and not (await role_record.read(side))[0].generation:
+            elif await user_threads(room, limit=1) and not (await role_record.read(side)).generation:
                 bare = True
         except Unavailable as error:
             mirror.failover.note_unreachable(name, error)
@@ -191,14 +184,13 @@ async def sync(context: Context, other: Context, progress: Progress | None = Non
         raise InvalidInput("a store cannot be made equal to itself: give another one")
     await share_ring(context, other)
     blocking = here.properties.blocking and there.properties.blocking
-    here, there = concurrency.side(here, blocking), concurrency.side(there, blocking)
-    copied, diverged = Copied(progress=progress), []
+    copied = Copied(progress=progress)
+    here, there = (CountingEngine(concurrency.side(engine, blocking), copied) for engine in (here, there))
+    diverged: list[tuple[str, str]] = []
     generation = max(context.generation, other.generation)
+    codec = MergeCodec(context)
     for lineage in await differing(here, there):
         with refusals_as_conflicts():
-            codec = MergeCodec(context)
-            merged = await merge(
-                here, there, lineage, codec, generation=generation, rule=OursUnlessAhead(), copied=copied
-            )
+            merged = await merge(here, there, lineage, codec, generation=generation, rule=OursUnlessAhead())
             diverged += merged.diverged
     return Synced(copied.records, copied.bytes, tuple(diverged))

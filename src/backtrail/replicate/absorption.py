@@ -15,7 +15,6 @@ import msgspec
 from backtrail.engines.base import (
     LAST_STEP,
     Branch,
-    Commit,
     Drop,
     Engine,
     Head,
@@ -26,24 +25,29 @@ from backtrail.engines.base import (
 from backtrail.engines.branch_origins import furthest, leads_through
 from backtrail.engines.conflicts import Refused
 from backtrail.replicate.deleted_threads import Deletions, Fate, fate, find_deletions
-from backtrail.replicate.lineage_copy import Copied, LineageRecords, copy_blobs, copy_rows
+from backtrail.replicate.lineage_copy import LineageRecords, copy_blobs, copy_rows
 from backtrail.replicate.lineage_union import LineageUnion, Seen
 from backtrail.replicate.merge_rules import Apart, Codec, Rule
 
 LABEL = "diverged"
-_STAYS = (Fate.ALIVE, Fate.NEWER)  # of heads that keep the names of their threads
 _SUFFIX = re.compile(rf"#{LABEL}-\d+$")
 _LONGEST = 480  # characters of a name that another name is made from
 _RINGS = "the two stores are sealed with different key rings: copy one into the other with store.copy_to()"
 
 
-class _Lost(msgspec.Struct, frozen=True):
-    """A head that lost, with the records of its own side and of the other one."""
+class _Claim(msgspec.Struct, frozen=True):
+    """A head of one side, which claims the name of its thread; with the records of its side and of the other one, and
+    what deletions on the other side mean for it."""
 
     head: Head
     here: LineageRecords
     there: LineageRecords
-    fate: Fate
+    fate: Fate = Fate.ALIVE
+
+    @property
+    def may_stay(self) -> bool:
+        """True if no deletion takes the name away."""
+        return self.fate in (Fate.ALIVE, Fate.NEWER)
 
 
 class Pair(msgspec.Struct, frozen=True):
@@ -60,7 +64,6 @@ class Pair(msgspec.Struct, frozen=True):
 class Merged(msgspec.Struct):
     """Everything that a merge did."""
 
-    copied: Copied
     diverged: list[tuple[str, str]] = []  #: threads whose heads lost, and the names under which those are kept
     waits_for: set[str] = set()  #: lineages whose threads have names on the other side that threads of this one need
 
@@ -78,7 +81,7 @@ class Absorption:
         self._lineage = lineage
         self._merged = merged
         self._final: dict[str, Head] = {}  # the heads that both will have
-        self._lost: list[_Lost] = []
+        self._lost: list[_Claim] = []
         self._ended: list[tuple[bytes, Seen]] = []  # threads, with what somebody has deleted of them
         self._looked_up: list[tuple[bool, Head, Deletions]] = []  # heads, of the source or not, with their deletions
         self._diverged: list[tuple[str, str]] = []
@@ -92,11 +95,14 @@ class Absorption:
         self._union = LineageUnion(ours, theirs, self._codec)
         self._final = dict(ours.heads)
         for thread, head in ours.heads.items():
-            if self._rule.whole and thread not in theirs.heads:
-                await self._decide_ours(head)
-        for head in theirs.heads.values():
-            if self._ours.heads.get(head.thread) != head:
-                await self._decide_theirs(head)
+            if self._rule.whole and thread not in theirs.heads and not _is_record(head):
+                await self._decide_alone(head, ours, theirs)
+        for thread, head in theirs.heads.items():
+            known = ours.heads.get(thread)
+            if known is None:
+                await self._decide_alone(head, theirs, ours)
+            elif known != head:
+                await self._decide_between(known, head)
         for lost in self._lost:
             await self._keep(lost)
         self._separate_owners()
@@ -122,42 +128,30 @@ class Absorption:
         """The heads that both will have, of threads."""
         return [head for head in self._final.values() if not _is_record(head)]
 
-    async def _fate(self, head: Head, here: LineageRecords, there: LineageRecords) -> tuple[Fate, Head]:
-        """The fate of a head of one side, as far as the other side knows it, and the head that it concerns."""
+    async def _claim(self, head: Head, here: LineageRecords, there: LineageRecords) -> _Claim:
+        """The claim of a head: as it is, or moved to the newest checkpoint that was not deleted with its thread."""
+        if _is_record(head):
+            return _Claim(head, here, there)
         from_source = here is self._theirs
         deletions = await self._find_deletions(head, from_source)
         self._looked_up.append((from_source, head, deletions))
         end = self._rule.fate(head, deletions) if from_source else fate(head, deletions)
         if end not in (Fate.NEWER, Fate.UNSEEN, Fate.OUSTED):
-            return end, head
+            return _Claim(head, here, there, end)
         seen = self._union.seen_by(deletions, head.owner, there)
         if seen(head.position):  # whoever deleted the thread has been here
             unseen = self._union.newest_unseen(head.owner, seen)
             if unseen is None:
-                return Fate.DEAD, head
+                return _Claim(head, here, there, Fate.DEAD)
             (branch, _), step = unseen
             head = self._codec.move(head, branch, step)  # it was undone, and is kept all the same
             end = Fate.OUSTED if end is Fate.OUSTED else Fate.UNSEEN
         if all(one.owner != head.owner for one in there.heads.values()):
             self._ended.append((head.owner, seen))  # else an earlier merge kept it there under another name
-        return end, head
+        return _Claim(head, here, there, end)
 
     async def _find_deletions(self, head: Head, from_source: bool) -> Deletions:
         return await find_deletions(self._deleters if from_source else (self._source,), head)
-
-    async def _decide_ours(self, head: Head) -> None:
-        """Decide about a head that only the target has."""
-        if _is_record(head):
-            return
-        end, head = await self._fate(head, self._ours, self._theirs)
-        other = await self._other_lineage(self._source, head.thread)
-        stays = end in _STAYS
-        if stays and other is not None and not self._rule.wins(other, head, ours_seen=False):
-            self._merged.waits_for.add(other.lineage)  # it has to free the name first
-        elif not stays or other is not None:
-            del self._final[head.thread]
-            if end is not Fate.DEAD:
-                self._lost.append(_Lost(head, self._ours, self._theirs, end))
 
     async def _other_lineage(self, side: Engine, thread: str) -> Head | None:
         """The head of a thread of this name in another lineage."""
@@ -166,47 +160,48 @@ class Absorption:
             raise Refused(thread, f"thread {thread!r} was created just now: look again")
         return other
 
-    async def _decide_theirs(self, head: Head) -> None:
-        """Decide about a head of the source that the target does not have."""
-        here = self._ours.heads.get(head.thread)
-        if here is not None and head.kind == here.kind == "keys" and head.created != here.created:
-            raise Apart(head.thread, _RINGS)
-        if here is None:
-            await self._decide_new(head)
-            return
-        wins = self._rule.wins(head, here, ours_seen=self._theirs.step(here.position) is not None)
-        end = Fate.ALIVE
-        if head.owner != here.owner and not _is_record(head):
-            theirs, head = await self._fate(head, self._theirs, self._ours)
-            ours, here = await self._fate(here, self._ours, self._theirs)
-            wins = theirs in _STAYS and (ours not in _STAYS or wins)
-            end = ours if wins else theirs
-        if wins:
-            self._final[head.thread] = head
-        if end is not Fate.DEAD:
-            lost = (here, self._ours, self._theirs) if wins else (head, self._theirs, self._ours)
-            self._lost.append(_Lost(*lost, end))
-
-    async def _decide_new(self, head: Head) -> None:
-        """Decide about a thread that only the source has."""
-        end = Fate.ALIVE
-        if not _is_record(head):
-            end, head = await self._fate(head, self._theirs, self._ours)
-        other = await self._other_lineage(self._target, head.thread)
-        stays = end in _STAYS and self._rule.begins(head)
-        renamed = any(one.owner == head.owner for one in self._final.values()) and not _is_record(head)
-        if renamed and end is not Fate.DEAD:
-            # An earlier merge gave it another name on one side, and did not come to do so on the other.
-            self._lost.append(_Lost(head, self._theirs, self._ours, end))
-        elif stays and other is None:
-            self._final[head.thread] = head
-        elif stays and other is not None and self._rule.wins(head, other, ours_seen=False):
-            self._merged.waits_for.add(other.lineage)
+    async def _decide_alone(self, head: Head, here: LineageRecords, there: LineageRecords) -> None:
+        """Decide about a thread that only one side has, in this lineage."""
+        claim, from_source = await self._claim(head, here, there), here is self._theirs
+        other = await self._other_lineage(self._target if from_source else self._source, head.thread)
+        stays = claim.may_stay
+        if from_source and stays:
+            # An earlier merge may have given it another name on one side, and not come to do so on the other.
+            renamed = not _is_record(head) and any(one.owner == head.owner for one in self._final.values())
+            stays = self._rule.begins(head) and not renamed
+        if stays and other is not None:
+            wins = self._rule.wins
+            stays = wins(head, other, ours_seen=False) if from_source else not wins(other, head, ours_seen=False)
+            if stays:
+                self._merged.waits_for.add(other.lineage)  # it has to free the name first
+        if not stays:
+            self._final.pop(head.thread, None)
+            self._lose(claim)
+        elif from_source and other is not None:
             self._waiting.add(head.thread)
-        elif end is not Fate.DEAD:
-            self._lost.append(_Lost(head, self._theirs, self._ours, end))
+        else:
+            self._final[head.thread] = head
 
-    async def _keep(self, lost: _Lost) -> None:
+    async def _decide_between(self, ours: Head, theirs: Head) -> None:
+        """Decide between the two heads of a thread, or of two threads of one name."""
+        if ours.kind == theirs.kind == "keys" and ours.created != theirs.created:
+            raise Apart(ours.thread, _RINGS)
+        wins = self._rule.wins(theirs, ours, ours_seen=self._theirs.step(ours.position) is not None)
+        if ours.owner == theirs.owner:
+            there, here = _Claim(theirs, self._theirs, self._ours), _Claim(ours, self._ours, self._theirs)
+        else:
+            there = await self._claim(theirs, self._theirs, self._ours)
+            here = await self._claim(ours, self._ours, self._theirs)
+            wins = there.may_stay and (wins or not here.may_stay)
+        if wins:
+            self._final[ours.thread] = theirs
+        self._lose(here if wins else there)
+
+    def _lose(self, claim: _Claim) -> None:
+        if claim.fate is not Fate.DEAD:
+            self._lost.append(claim)
+
+    async def _keep(self, lost: _Claim) -> None:
         """Keep a head that lost, if it has checkpoints that the other side does not have."""
         head = lost.head
         if _is_record(head):
@@ -322,10 +317,9 @@ class Absorption:
             for branch, numbers in lacking.items()
         }
         if lacking:
-            await copy_blobs(source, target, self._lineage, self._merged.copied)
+            await copy_blobs(source, target, self._lineage)
         hold = {head.position for head in (*has.heads.values(), *lacks.heads.values())}
-        copied = self._merged.copied
-        held = await copy_rows(source, target, self._lineage, lacking, lacks.branches, hold, copied, has)
+        held = await copy_rows(source, target, self._lineage, lacking, lacks.branches, hold, has)
         new = {(branch.id, number) for branch, numbers in lacking.items() for number in numbers}
         marks = {(mark.branch, mark.step): mark for mark in held.marks}
         for at, mark in self._union.marks.items():
@@ -342,9 +336,7 @@ class Absorption:
             if target is self._target and self._rule.whole:
                 await has.check_unmoved(source, self._lineage)  # its threads may have been deleted since
             await self._check_deletions(from_source=target is self._target)
-            commit = Commit(self._lineage, swaps, held.rows, held.branches, list(marks.values()))
-            await target.commit(commit)
-            self._merged.copied.add(commit)
+            await target.commit(msgspec.structs.replace(held, swaps=swaps, marks=list(marks.values())))
         return whole or not heads
 
     async def _check_deletions(self, *, from_source: bool) -> None:

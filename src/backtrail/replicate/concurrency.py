@@ -7,92 +7,60 @@ suspends, the mirror does, too: then a blocking side is called in threads, and t
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import threading
 import time
 from collections.abc import Callable, Coroutine
-from queue import SimpleQueue
-from typing import Any, TypeVar
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from typing import Any
 from weakref import WeakValueDictionary
 
 import msgspec
 
 from backtrail.engines.base import Commit, Engine, Fence
 from backtrail.engines.coroutines import finish
-from backtrail.replicate.delegating_engine import Method, WrappingEngine
+from backtrail.engines.delegating_engine import Method, WrappingEngine
 from backtrail.replicate.status import log
 
-T = TypeVar("T")
 _MAX_THREADS = 16  # threads for each side
 
 
-class Workers:
-    """Threads that finish coroutines of blocking engines, started as needed. The futures of an executor would cost more
-    than the Python part of most commits to a file."""
-
-    def __init__(self) -> None:
-        self._work: SimpleQueue[tuple[Coroutine[Any, Any, Any], asyncio.Future[Any]] | None] = SimpleQueue()
-        self._lock = threading.Lock()
-        self._threads = self._idle = 0
-
-    def submit(self, coroutine: Coroutine[Any, Any, T]) -> asyncio.Future[T]:
-        """Start the coroutine now; returns a future for its result."""
-        outcome: asyncio.Future[T] = asyncio.get_running_loop().create_future()
-        with self._lock:
-            if self._idle > 0:
-                self._idle -= 1
-            elif self._threads < _MAX_THREADS:
-                self._threads += 1
-                threading.Thread(target=self._run, name="backtrail-side", daemon=True).start()
-        self._work.put((coroutine, outcome))
-        return outcome
-
-    def _run(self) -> None:
-        while (given := self._work.get()) is not None:
-            coroutine, outcome = given
-            loop = outcome.get_loop()
-            value, error = None, None
-            try:
-                value = finish(coroutine)
-            except BaseException as raised:  # noqa: BLE001  # passed on to the caller
-                error = raised
-            with self._lock:
-                self._idle += 1
-            try:
-                loop.call_soon_threadsafe(_settle, outcome, value, error)
-            except RuntimeError:
-                log.debug("a loop was closed before a side had answered")
-
-    def stop(self) -> None:
-        """Accept no more work; each thread ends after its current coroutine."""
-        with self._lock:
-            for _ in range(self._threads):
-                self._work.put(None)
-            self._threads = self._idle = 0
-
-
-def _settle(outcome: asyncio.Future[Any], value: Any, error: BaseException | None) -> None:
-    if outcome.cancelled():
-        return
-    if error is not None:
-        outcome.set_exception(error)
-    else:
-        outcome.set_result(value)
-
-
 class ThreadedEngine(WrappingEngine):
-    """A blocking engine whose calls each run in a thread."""
+    """A blocking engine whose calls each run in a thread. The threads are its own: in those of the event loop, calls
+    that wait for a save might leave none for the save."""
 
     def __init__(self, engine: Engine) -> None:
         super().__init__(engine)
-        self._workers = Workers()
+        self._pool: ThreadPoolExecutor | None = ThreadPoolExecutor(_MAX_THREADS, "backtrail-side")
         self.properties = msgspec.structs.replace(engine.properties, blocking=False)
 
     async def _ask(self, method: Method[Any], *args: Any, **options: Any) -> Any:
-        return await self._workers.submit(super()._ask(method, *args, **options))
+        call = super()._ask(method, *args, **options)
+        if self._pool is None:
+            return await call  # the engine was closed, and says so
+        answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        self._pool.submit(_finish, call, answer)  # wrap_future() would cost three times as much
+        return await answer
 
     async def close(self) -> None:
         await super().close()
-        self._workers.stop()
+        if self._pool is not None:
+            self._pool.shutdown(wait=False)
+            self._pool = None
+
+
+def _finish(call: Coroutine[Any, Any, Any], answer: asyncio.Future[Any]) -> None:
+    """In a thread: finish a call, and give its result or error to the loop that waits for it."""
+    settle: partial[None]
+    try:
+        settle = partial(answer.set_result, finish(call))
+    except BaseException as error:  # noqa: BLE001  # passed on to the caller
+        settle = partial(answer.set_exception, error)
+    try:
+        answer.get_loop().call_soon_threadsafe(lambda: answer.cancelled() or settle())
+    except RuntimeError:
+        log.debug("a loop was closed before a side had answered")
 
 
 def side(engine: Engine, blocking: bool) -> Engine:
@@ -162,64 +130,57 @@ class Background:
         self._tick = tick
         self._gather = gather
         self._stopping = False
-        self._due = threading.Event()
-        self._stop = threading.Event()
         self._lock = threading.Lock()
-        self._thread: threading.Thread | None = None
-        self._task: asyncio.Task[None] | None = None
-        self._task_due: asyncio.Event | None = None
+        self._due: threading.Event | asyncio.Event = threading.Event()
+        self._worker: threading.Thread | asyncio.Task[None] | None = None
 
     def wake(self) -> None:
         if self._stopping:
             return
-        if self._blocking:
-            if not self._due.is_set():
-                self._due.set()
-            if self._thread is None or not self._thread.is_alive():
-                with self._lock:  # several callers may be the first
-                    if self._thread is None or not self._thread.is_alive():
-                        self._thread = threading.Thread(target=self._run, name="backtrail-mirror", daemon=True)
-                        self._thread.start()
-            return
-        if self._task is None or self._task.done():
-            self._task_due = asyncio.Event()
-            self._task = asyncio.get_running_loop().create_task(self._loop())
-        if self._task_due is not None:
-            self._task_due.set()
+        if not self._is_running():
+            with self._lock:  # several callers may be the first
+                if not self._is_running():
+                    self._start()
+        if not self._due.is_set():
+            self._due.set()
 
-    def _run(self) -> None:
+    def _is_running(self) -> bool:
+        if isinstance(self._worker, asyncio.Task):
+            return not self._worker.done()
+        return self._worker is not None and self._worker.is_alive()
+
+    def _start(self) -> None:
+        if self._blocking:
+            self._worker = threading.Thread(target=lambda: finish(self._run()), name="backtrail-mirror", daemon=True)
+            self._worker.start()
+        else:
+            self._due = asyncio.Event()
+            self._worker = asyncio.get_running_loop().create_task(self._run())
+
+    async def _run(self) -> None:
         wait = 0.0
         while not self._stopping:
-            if self._due.wait(wait) and self._gather:
-                self._stop.wait(self._gather)
+            if await self._is_due(wait) and self._gather and not self._stopping:
+                await pause(self._blocking, self._gather)
             self._due.clear()
             if not self._stopping:
-                wait = finish(self._tick())
-
-    async def _loop(self) -> None:
-        assert self._task_due is not None
-        wait = 0.0
-        while not self._stopping:
-            try:
-                async with asyncio.timeout(wait or 0.001):  # wait_for() can swallow a cancellation
-                    await self._task_due.wait()
-                if self._gather and not self._stopping:
-                    await asyncio.sleep(self._gather)
-            except TimeoutError:
-                wait = 0.0  # no `wake`: the interval is over
-            self._task_due.clear()
-            if not self._stopping:
                 wait = await self._tick()
+
+    async def _is_due(self, wait: float) -> bool:
+        """True after a `wake`, False after this many seconds without one."""
+        if isinstance(self._due, threading.Event):
+            return self._due.wait(wait)
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(wait or 0.001):  # wait_for() can swallow a cancellation
+                await self._due.wait()
+        return self._due.is_set()
 
     async def stop(self, timeout: float) -> None:
         """Let a running tick finish, for at most `timeout` seconds."""
         self._stopping = True
         self._due.set()
-        self._stop.set()
-        if self._thread is not None and self._thread is not threading.current_thread():
-            self._thread.join(timeout)
-        if self._task is not None:
-            if self._task_due is not None:
-                self._task_due.set()
-            await asyncio.wait([self._task], timeout=timeout)
-            self._task.cancel()
+        if isinstance(self._worker, asyncio.Task):
+            await asyncio.wait([self._worker], timeout=timeout)
+            self._worker.cancel()
+        elif self._worker is not None and self._worker is not threading.current_thread():
+            self._worker.join(timeout)

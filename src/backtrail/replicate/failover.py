@@ -14,8 +14,8 @@ from collections.abc import Callable, Mapping
 import msgspec
 
 from backtrail.engines.base import Engine, Fence, generation_of
-from backtrail.engines.conflicts import Refused
-from backtrail.errors import Closed, Unavailable
+from backtrail.engines.conflicts import Refused, closed
+from backtrail.errors import Unavailable
 from backtrail.replicate import concurrency, limits, role_record
 from backtrail.replicate.role_record import Name, Role
 from backtrail.replicate.settings import Settings
@@ -87,6 +87,10 @@ class Failover:
     def is_healthy(self, name: Name) -> bool:
         return self.errors[name] is None
 
+    def can_follow(self, standing: Standing) -> bool:
+        """True if the follower can be written to: it is healthy, and has joined this generation."""
+        return standing.follower in standing.fences and self.is_healthy(standing.follower)
+
     def note_unreachable(self, name: Name, error: BaseException) -> None:
         was_well = self.is_healthy(name)
         self.failures[name] += 1
@@ -119,7 +123,7 @@ class Failover:
             for name, engine in self.sides.items():
                 asked = self.failures[name]
                 try:
-                    known[name] = (await role_record.read(engine))[0]
+                    known[name] = await role_record.read(engine)
                     self.recovered(name, asked)
                 except Unavailable as error:
                     self.note_unreachable(name, error)
@@ -135,7 +139,7 @@ class Failover:
                     # A store opened on one side alone writes in generation 0, so a mirror never writes to the same
                     # branches. Its threads may come from another mirror: no version may be lower than theirs.
                     newest = max([await _newest_generation(self.sides[name]) for name in known])
-                    role = Role(role_record.following(newest, "primary"), "primary")
+                    role = role_record.following(newest, "primary")
                     role = await role_record.write(self.sides["primary"], role)
                 elif known[role.active].generation == 0:
                     role = await self._beside_an_old_one(role, known)
@@ -154,7 +158,7 @@ class Failover:
         heads = await self.sides[active].threads(limit=1)
         if self._settings.failover and other in known and all(role_record.is_own_record(head.thread) for head in heads):
             active = other
-        role = Role(role_record.following(role.generation, active), active)
+        role = role_record.following(role.generation, active)
         return await role_record.write(self.sides[active], role)
 
     async def _adopt(self, role: Role) -> bool:
@@ -168,10 +172,10 @@ class Failover:
             except Refused:
                 # Another process has closed this generation and is about to record the next one.
                 await concurrency.pause(self._blocking, limits.ROLE_CHANGE.backoff)
-                if (await role_record.read(active))[0].generation > role.generation:
+                if (await role_record.read(active)).generation > role.generation:
                     return False
                 if time.monotonic() - began > limits.ROLE_CHANGE.deadline:
-                    role = Role(role_record.following(role.generation, role.active), role.active)
+                    role = role_record.following(role.generation, role.active)
                     role = await role_record.write(active, role)
                     if role.active == other:
                         return False
@@ -200,7 +204,7 @@ class Failover:
         """Read the roles again if a side has a newer generation, or has not granted its token yet."""
         standing = self.standing
         names: list[Name] = [name for name in self.sides if self.is_healthy(name)]
-        known = [(await role_record.read(self.sides[name]))[0].generation for name in names]
+        known = [(await role_record.read(self.sides[name])).generation for name in names]
         if max(known, default=0) > standing.generation or any(name not in standing.fences for name in names):
             await self.learn()
 
@@ -212,7 +216,7 @@ class Failover:
         asked = self._refusals
         async with self._switching:
             if self.closed:
-                raise Closed("the mirrored store is closed: open it again with backtrail.open()")
+                raise closed("mirrored")
             if self.standing.active != away:
                 return
             if self._refusals > asked and self._refusal is not None:
@@ -248,11 +252,11 @@ class Failover:
             )
         asked = self.failures[to]
         try:
-            known = (await role_record.read(self.sides[to]))[0]
+            known = await role_record.read(self.sides[to])
             role = known
             if known.generation <= self.standing.generation or known.active == away:
-                number = role_record.following(max(self.standing.generation, known.generation), to)
-                role = await role_record.write(self.sides[to], Role(number, to))
+                newest = max(self.standing.generation, known.generation)
+                role = await role_record.write(self.sides[to], role_record.following(newest, to))
             done = role.active == to and await self._adopt(role)
         except Unavailable as error:
             self.note_unreachable(to, error)
@@ -268,7 +272,7 @@ class Failover:
     async def close_generation(self) -> Standing:
         """Stop all writers of this generation, on both sides, so that the roles can return to the primary. Returns the
         next standing, whose fences only this process has."""
-        role = Role(role_record.following(self.standing.generation, "primary"), "primary")
+        role = role_record.following(self.standing.generation, "primary")
         fences: dict[Name, Fence] = {}
         for name in ("replica", "primary"):
             fences[name] = await role_record.fence(self.sides[name], role.generation)
@@ -276,8 +280,7 @@ class Failover:
 
     async def stay(self, role: Role) -> None:
         """Keep the replica active, because the primary is not equal yet."""
-        number = role_record.following(role.generation, "replica")
-        await role_record.write(self.sides["replica"], Role(number, "replica"))
+        await role_record.write(self.sides["replica"], role_record.following(role.generation, "replica"))
         await self.learn()
 
     async def return_home(self, role: Role) -> None:

@@ -10,10 +10,12 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 
-from backtrail.engines.base import Branch, Commit, Engine, Head, Step, Swap, changes_of, generation_of
+import msgspec
+
+from backtrail.engines.base import Branch, Engine, Head, Step, Swap, changes_of, generation_of
 from backtrail.engines.branch_origins import first_step
 from backtrail.replicate import lineage_copy
-from backtrail.replicate.lineage_copy import Copied, LineageRecords, copy_blobs, copy_rows, heads_of
+from backtrail.replicate.lineage_copy import LineageRecords, copy_blobs, copy_rows, heads_of
 
 
 async def fast_forward(
@@ -50,17 +52,17 @@ async def fast_forward(
             return False
     known = {old.branch for old, _ in moved if old is not None}
     if blobs is None:
-        await copy_blobs(active, follower, lineage, Copied())
+        await copy_blobs(active, follower, lineage)
     hold = {new.position for _, new in moved}
     if records is None:
         hold = {(branch.id, number) for branch, numbers in lacking.items() for number in numbers}
-    held = await copy_rows(active, follower, lineage, lacking, known, hold, Copied(), records)
+    held = await copy_rows(active, follower, lineage, lacking, known, hold, records)
     if records is None and held.marks and not await _goes_on(active, lineage, ours, generation):
         return False
     contents = await active.blobs(lineage, list(blobs)) if blobs else {}
     swaps = [Swap(new.thread, None if old is None else old.key, new) for old, new in moved]
     if swaps or contents:
-        await follower.commit(Commit(lineage, swaps, held.rows, held.branches, held.marks, contents))
+        await follower.commit(msgspec.structs.replace(held, swaps=swaps, blobs=contents))
     return True
 
 

@@ -15,6 +15,7 @@ import msgspec
 
 from backtrail.engines.base import LAST_STEP, Branch, Commit, Drop, Engine, Head, Mark, NewRow, Position, Row, Step
 from backtrail.engines.conflicts import Refused
+from backtrail.engines.delegating_engine import WrappingEngine
 
 Progress = Callable[[int, int], object]  #: called with the records and bytes copied so far
 _BATCH = 4 * 1024 * 1024  # bytes in one commit
@@ -29,8 +30,10 @@ class LineageRecords(msgspec.Struct, frozen=True):
     steps: Mapping[bytes, Mapping[int, Step]]  #: by branch
 
     @classmethod
-    async def read(cls, side: Engine, lineage: str, heads: Mapping[str, Head]) -> LineageRecords:
-        """Read everything but the heads, which the caller read before; `Refused` if they have moved meanwhile."""
+    async def read(cls, side: Engine, lineage: str, heads: Mapping[str, Head] | None = None) -> LineageRecords:
+        """Read everything, or all but the heads, which the caller read before; `Refused` if they have moved
+        meanwhile."""
+        heads = await heads_of(side, lineage) if heads is None else heads
         branches = {branch.id: branch for branch in await side.branches(lineage)}
         steps = {id: {one.step: one for one in await side.steps(lineage, id, 0, LAST_STEP)} for id in branches}
         found = cls(heads, branches, steps)
@@ -76,21 +79,24 @@ class Copied(msgspec.Struct):
 
     def add(self, commit: Commit) -> None:
         self.records += len(commit.rows) + len(commit.blobs)
-        self.bytes += sum(len(row.root) + len(row.payload) + len(row.meta) for row in commit.rows)
-        self.bytes += sum(map(len, commit.blobs.values()))
+        self.bytes += commit.size
         if self.progress is not None and (commit.rows or commit.blobs):
             self.progress(self.records, self.bytes)
 
 
-class Held(msgspec.Struct, frozen=True):
-    """Rows that were held back, with their branches and marks, for the commit of the heads."""
+class CountingEngine(WrappingEngine):
+    """An engine that counts what is copied to it."""
 
-    rows: list[NewRow]
-    branches: list[Branch]
-    marks: list[Mark]
+    def __init__(self, engine: Engine, copied: Copied) -> None:
+        super().__init__(engine)
+        self._copied = copied
+
+    async def commit(self, commit: Commit) -> None:
+        await super().commit(commit)
+        self._copied.add(commit)
 
 
-async def copy_blobs(source: Engine, target: Engine, lineage: str, copied: Copied) -> None:
+async def copy_blobs(source: Engine, target: Engine, lineage: str) -> None:
     """Copy all blobs that the target lacks."""
     have = {id for id, _ in await target.blob_ids(lineage)}
     batch: list[bytes] = []
@@ -99,10 +105,10 @@ async def copy_blobs(source: Engine, target: Engine, lineage: str, copied: Copie
         batch.append(id)
         weight += size
         if weight >= _BATCH:
-            await _copy(target, Commit(lineage, blobs=await source.blobs(lineage, batch)), copied)
+            await target.commit(Commit(lineage, blobs=await source.blobs(lineage, batch)))
             batch, weight = [], 0
     if batch:
-        await _copy(target, Commit(lineage, blobs=await source.blobs(lineage, batch)), copied)
+        await target.commit(Commit(lineage, blobs=await source.blobs(lineage, batch)))
 
 
 async def copy_rows(
@@ -112,13 +118,15 @@ async def copy_rows(
     lacking: Mapping[Branch, Collection[int]],
     known: Collection[bytes],
     hold: Collection[Position],
-    copied: Copied,
     records: LineageRecords | None = None,
-) -> Held:
-    """Copy the rows that the target lacks, by branch, with their marks; returns those that are held back. `known`: the
-    branches that the target has. `hold`: positions of heads, which are held back besides the last row of each branch.
-    `records`: the marks as they were with the heads that are copied; a row may have got another one since."""
-    held = Held([], [], [])
+) -> Commit:
+    """Copy the rows that the target lacks, by branch, with their marks; returns those that are held back, for the
+    commit of the heads. `known`: the branches that the target has. `hold`: positions of heads, which are held back
+    besides the last row of each branch. `records`: the marks as they were with the heads that are copied; a row may
+    have got another one since."""
+    held: list[NewRow] = []
+    branches: list[Branch] = []
+    marks: list[Mark] = []
     few = sum(map(len, lacking.values())) <= ROWS  # all of them come with the heads, unless they are large
     weight = 0
     for branch, numbers in lacking.items():
@@ -136,18 +144,18 @@ async def copy_rows(
             for row in rows:
                 weight += len(row.root) + len(row.payload)
                 if row.step == steps[-1] or (branch.id, row.step) in hold or (few and weight < _BATCH):
-                    held.rows.append(new_row(branch.id, row))
-                    held.marks.extend(_marks(branch.id, [row]))
+                    held.append(new_row(branch.id, row))
+                    marks.extend(_marks(branch.id, [row]))
                 else:
                     batch.append(row)
                     if sum(len(one.root) + len(one.payload) for one in batch) >= _BATCH:
-                        await _copy(target, _commit(lineage, branch.id, batch, first), copied)
+                        await target.commit(_commit(lineage, branch.id, batch, first))
                         batch, first = [], ()
             if batch:
-                await _copy(target, _commit(lineage, branch.id, batch, first), copied)
+                await target.commit(_commit(lineage, branch.id, batch, first))
                 first = ()
-        held.branches.extend(first)
-    return held
+        branches.extend(first)
+    return Commit(lineage, (), held, branches, marks)
 
 
 def _moved(lineage: str) -> Refused:
@@ -165,11 +173,6 @@ def _marks(branch: bytes, rows: list[Row]) -> list[Mark]:
 
 def _commit(lineage: str, branch: bytes, rows: list[Row], branches: tuple[Branch, ...]) -> Commit:
     return Commit(lineage, (), [new_row(branch, row) for row in rows], branches, _marks(branch, rows))
-
-
-async def _copy(target: Engine, commit: Commit, copied: Copied) -> None:
-    await target.commit(commit)
-    copied.add(commit)
 
 
 async def free_all(side: Engine, lineage: str) -> None:

@@ -189,7 +189,8 @@ class LineageUnion:
         self, head: Head, here: LineageRecords, there: LineageRecords, *, same: bool, end: Fate, owners: set[bytes]
     ) -> bool:
         """True if a head that lost has a checkpoint that the other side does not have. A save that was repeated there,
-        by a thread of these `owners`, is recognized by its id. `same`: the other side knows this incarnation."""
+        by a thread of these `owners`, is recognized by its id, in whatever generation: one of the two is enough.
+        `same`: the other side knows this incarnation."""
         if same and there.step(head.position) is not None:
             return False  # the other side has been here, and moved on
         if end in (Fate.UNSEEN, Fate.OUSTED):  # whoever deleted the name knew all threads of it

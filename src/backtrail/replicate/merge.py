@@ -16,7 +16,7 @@ from backtrail.engines.base import Engine, generation_of
 from backtrail.engines.conflicts import Refused
 from backtrail.replicate import limits
 from backtrail.replicate.absorption import Absorption, Merged, Pair
-from backtrail.replicate.lineage_copy import Copied, LineageRecords, clear, heads_of
+from backtrail.replicate.lineage_copy import LineageRecords, clear, heads_of
 from backtrail.replicate.merge_rules import Apart, Codec, Moving, Outdated, Rule
 
 
@@ -28,14 +28,13 @@ async def merge(
     *,
     generation: int = 0,
     rule: Rule | None = None,
-    copied: Copied | None = None,
     every_row: bool = False,
 ) -> Merged:
     """Make `lineage` equal on both engines. New versions are made on the target, in this generation of a mirror: the
     target is its active side. Retried while heads move; `Moving` if they keep moving. `every_row`: also if they differ
     only in rows that no head needs. Otherwise such a lineage is left alone, because its heads would get new versions,
     and a spool whose delivery was cut could not continue them."""
-    merged = Merged(copied or Copied())
+    merged = Merged()
     pair = Pair(target, source, codec, generation, rule or Rule(), (target,))
     await _merge(pair, lineage, merged, {lineage}, every_row)
     return merged

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 from backtrail.engines.base import Branch, Commit, Engine, Head, Mark, Position, Row, Step, generation_of
 from backtrail.engines.conflicts import Refused
@@ -50,18 +51,23 @@ class SpooledRow(NamedTuple):
     row: Row
 
 
-class Codec(Protocol):
+class Codec(ABC):
     """Opens and seals the records of a store, which engines cannot read. Raises `Corrupt` for those of others."""
 
+    @abstractmethod
     def rewrite(self, head: Head, *, version: int, count: int, name: str | None = None, owner: bytes) -> Head:
-        """A head with other fields; `name`: as the head of another thread."""
+        """A head with other fields; `name`: as the head of another thread, which forgets the moves that could be
+        undone."""
 
+    @abstractmethod
     def move(self, head: Head, branch: bytes, step: Step) -> Head:
         """A head at another row."""
 
+    @abstractmethod
     def mark_facts(self, branch: bytes, step: Step) -> MarkFacts | None:
         """The facts of a step's mark; None if it has none."""
 
+    @abstractmethod
     def mark(
         self,
         branch: bytes,
@@ -74,6 +80,7 @@ class Codec(Protocol):
         """A mark that deletes a checkpoint (`duplicate`: because the same save exists twice) or restores it, with the
         annotation of this row: of its own, or of another row of the same save."""
 
+    @abstractmethod
     async def detach(self, engine: Engine, saves: Sequence[SpooledRow]) -> Commit:
         """The saves of one thread, as a thread that begins with the first of them: without what they build on, unless
         this engine has it."""

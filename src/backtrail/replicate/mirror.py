@@ -10,7 +10,7 @@ branch of the new generation.
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import Any, cast
 
@@ -18,14 +18,14 @@ import msgspec
 
 from backtrail.engines.base import Commit, Drop, Engine, Fence, HeadKey, Lease, Taken, generation_of
 from backtrail.engines.capabilities import FailsFast, WritesInGenerations, capability
-from backtrail.engines.conflicts import Deferred, Refused, fence_stale
-from backtrail.errors import Closed, LockLost, Unavailable
+from backtrail.engines.conflicts import Deferred, Refused, closed, fence_stale
+from backtrail.engines.delegating_engine import DelegatingEngine, Method
+from backtrail.errors import LockLost, Unavailable
 from backtrail.lru import LRU
 from backtrail.replicate import concurrency, role_record
-from backtrail.replicate.delegating_engine import DelegatingEngine, Method
 from backtrail.replicate.deleted_threads import write_tombstone
 from backtrail.replicate.failover import Failover, Standing, opposite
-from backtrail.replicate.lineage_copy import LineageRecords, free_all, heads_of
+from backtrail.replicate.lineage_copy import LineageRecords, free_all
 from backtrail.replicate.merge_rules import Codec
 from backtrail.replicate.replicator import Replicator
 from backtrail.replicate.role_record import Name
@@ -52,7 +52,7 @@ class Mirror(DelegatingEngine, WritesInGenerations, Mirrored):
             one, name=f"{one.name}+{two.name}", blocking=self.blocking, shared=one.shared and two.shared
         )
         self.process_prefix = _SHARED_PREFIX  # a spool sets another
-        self.spool: SpoolStatus | None = None  # None without a spool
+        self.spool: Callable[[], SpoolStatus] | None = None  # None without a spool
         self._meters = Meters()
         self._announcer = Announcer(self.status, settings.on_change)
         self.failover = Failover(self.sides, self.blocking, settings, self._on_health, self._on_switch)
@@ -114,7 +114,7 @@ class Mirror(DelegatingEngine, WritesInGenerations, Mirrored):
     async def _start(self) -> Standing:
         """Read the roles at the first call: the newer generation counts."""
         if self._closed:
-            raise _closed()
+            raise closed("mirrored")
         if not self._known:
             async with self._starting:
                 if not self._known:
@@ -124,7 +124,7 @@ class Mirror(DelegatingEngine, WritesInGenerations, Mirrored):
     async def learn(self) -> None:
         """Find out which sides answer and which is active; `Unavailable` if none is."""
         if self._closed:
-            raise _closed()
+            raise closed("mirrored")
         await self.failover.learn()
         self._known = True
         self.replicator.look_soon()
@@ -164,7 +164,7 @@ class Mirror(DelegatingEngine, WritesInGenerations, Mirrored):
     async def _leave(self, name: Name, error: Unavailable, *, final: bool = False) -> None:
         """Make the other side active, because this one did not answer; `Unavailable` if that is not possible."""
         if self._closed:
-            raise _closed() from error  # an unanswered call is not a reason for a failover then
+            raise closed("mirrored") from error  # an unanswered call is not a reason for a failover then
         self.failover.note_unreachable(name, error)
         if final:
             raise self.failover.both_unreachable() from error
@@ -236,11 +236,10 @@ class Mirror(DelegatingEngine, WritesInGenerations, Mirrored):
     async def _commit_on_follower(self, commit: Commit, standing: Standing) -> bool:
         """Repeat a commit on the follower; False if the lineage has to be merged instead."""
         follower = standing.follower
-        fence = standing.fences.get(follower)
-        if fence is None or not self.failover.is_healthy(follower) or self.replicator.outbox.is_waiting(commit.lineage):
+        if not self.failover.can_follow(standing) or self.replicator.outbox.is_waiting(commit.lineage):
             return False
         try:
-            await self.sides[follower].commit(msgspec.structs.replace(commit, fence=fence))
+            await self.sides[follower].commit(msgspec.structs.replace(commit, fence=standing.fences[follower]))
         except Unavailable as error:
             self.failover.note_unreachable(follower, error)
             return False
@@ -267,8 +266,7 @@ class Mirror(DelegatingEngine, WritesInGenerations, Mirrored):
 
     @property
     def may_drop(self) -> bool:
-        standing = self.failover.standing
-        return standing.follower in standing.fences and self.failover.is_healthy(standing.follower)
+        return self.failover.can_follow(self.failover.standing)
 
     async def drop(self, drop: Drop) -> None:
         """Delete on both sides, or not at all: of a side that was deleted from alone, nobody could tell what it never
@@ -337,7 +335,7 @@ class Mirror(DelegatingEngine, WritesInGenerations, Mirrored):
             last_failover=roles.last_failover,
             diverged=self.replicator.diverged,
             last_error=roles.last_error,
-            spool=self.spool,
+            spool=None if self.spool is None else self.spool(),
         )
 
     def _side(self, name: Name) -> Side:
@@ -376,10 +374,6 @@ def planned_before(commit: Commit, generation: int, prefix: bytes) -> bool:
     return bool(commit.swaps) and (continues or old)
 
 
-def _closed() -> Unavailable:
-    return Closed("the mirrored store is closed: open it again with backtrail.open()")
-
-
 async def _drop(side: Engine, drop: Drop) -> None:
     """Delete what a sweep found. Without a thread everything is garbage; and of that, a side may have more."""
     if drop.expect:
@@ -389,8 +383,7 @@ async def _drop(side: Engine, drop: Drop) -> None:
 
 
 async def _alike(one: Engine, two: Engine, lineage: str) -> bool:
-    here = await LineageRecords.read(one, lineage, await heads_of(one, lineage))
-    there = await LineageRecords.read(two, lineage, await heads_of(two, lineage))
+    here, there = await LineageRecords.read(one, lineage), await LineageRecords.read(two, lineage)
     return here.heads == there.heads and here.rows_like(there)
 
 

@@ -45,9 +45,7 @@ class Outbox:
 
     def add(self, commit: Commit) -> bool:
         """Add a commit; False if that made too many, and their lineages are merged instead."""
-        size = sum(len(row.root) + len(row.payload) + len(row.meta) for row in commit.rows)
-        size += sum(map(len, commit.blobs.values()))
-        self._put(commit.lineage, Lacking(time.monotonic(), 1, size, set(commit.blobs)))
+        self._put(commit.lineage, Lacking(time.monotonic(), 1, commit.size, set(commit.blobs)))
         if self.records <= self._most:
             return True
         self.mark_all()

@@ -97,14 +97,8 @@ class Replicator:
         failover = self._failover
         self._checked = time.monotonic()
         for name in failover.sides:
-            asked = failover.failures[name]
-            try:
-                await failover.sides[name].ping()
-                failover.recovered(name, asked)
-            except Unavailable as error:
-                failover.note_unreachable(name, error)
-                if name == failover.standing.active:
-                    await failover.fail_over(name)
+            if not await self._ping(name) and name == failover.standing.active:
+                await failover.fail_over(name)
         await failover.refresh()
         standing = failover.standing
         if failover.is_healthy(standing.follower):
@@ -117,6 +111,18 @@ class Replicator:
                 except (BacktrailError, Refused):
                     self._until_whole = 0
                     raise
+
+    async def _ping(self, name: Name) -> bool:
+        """Find out if a side can be reached."""
+        failover = self._failover
+        asked = failover.failures[name]
+        try:
+            await failover.sides[name].ping()
+        except Unavailable as error:
+            failover.note_unreachable(name, error)
+            return False
+        failover.recovered(name, asked)
+        return True
 
     async def _compare_all(self, standing: Standing) -> None:
         """Compare all heads, and mark the lineages that differ."""
@@ -134,10 +140,8 @@ class Replicator:
         self._moving.clear()
         for lineage in self.outbox.lineages():
             standing = self._failover.standing
-            if self._stopped or not self._failover.is_healthy(standing.follower):
-                return
-            if standing.follower not in standing.fences:
-                return  # it has not joined this generation yet: the next check has it join
+            if self._stopped or not self._failover.can_follow(standing):
+                return  # if it has not joined this generation yet, the next check has it join
             try:
                 await self._ship(lineage)
             except Moving as error:
@@ -166,7 +170,7 @@ class Replicator:
         except BaseException as error:
             self.outbox.give_back(lineage, lacking)
             if isinstance(error, Unavailable):
-                await self._check_follower(standing.follower)
+                await self._ping(standing.follower)  # did it come from there? Callers notice if the active side fails
             elif isinstance(error, LockLost):
                 await self._failover.learn()  # a side is in a newer generation
             raise
@@ -197,7 +201,7 @@ class Replicator:
     async def merge_now(self, lineage: str) -> None:
         """Make a lineage equal on both sides, to the last row; `Refused` if the follower cannot be reached."""
         standing = self._failover.standing
-        if not self._failover.is_healthy(standing.follower) or standing.follower not in standing.fences:
+        if not self._failover.can_follow(standing):
             raise Refused(lineage, f"what was spooled for {lineage!r} waits for the {standing.follower}")
         await self._merge(self._sides(standing), lineage, standing.generation, every_row=True)
 
@@ -229,14 +233,6 @@ class Replicator:
         for lineage in [*self._moving]:
             self.outbox.arrived(self.outbox.take(lineage))  # while nobody wrote
         await failover.return_home(standing.role)
-
-    async def _check_follower(self, follower: Name) -> None:
-        """Ping the follower, to find out if an `Unavailable` came from it; callers notice by themselves if the active
-        side fails."""
-        try:
-            await self._failover.sides[follower].ping()
-        except Unavailable as error:
-            self._failover.note_unreachable(follower, error)
 
     async def catch_up(self, lineage: str) -> bool:
         """Merge a lineage now, because a commit that must reach the follower could not simply be repeated there. False

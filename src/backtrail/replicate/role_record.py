@@ -35,13 +35,14 @@ class Role(msgspec.Struct, frozen=True, array_like=True):
     active: Name = "primary"
 
 
-async def read(side: Engine) -> tuple[Role, Head | None]:
-    """The role record of a side, and its head; (generation 0, primary) on a side that was never mirrored."""
-    head = await side.head(LINEAGE)
-    if head is None:
-        return Role(), None
+async def read(side: Engine) -> Role:
+    """The role record of a side."""
+    return _role(await side.head(LINEAGE))
+
+
+def _role(head: Head | None) -> Role:
     try:
-        return msgspec.msgpack.decode(head.note, type=Role), head
+        return Role() if head is None else msgspec.msgpack.decode(head.note, type=Role)
     except DECODE_ERRORS as error:
         raise Corrupt("the mirror's role record", str(error)) from error
 
@@ -49,7 +50,8 @@ async def read(side: Engine) -> tuple[Role, Head | None]:
 async def write(side: Engine, role: Role) -> Role:
     """Update a side to `role`; returns the role it has afterwards, which may be newer."""
     while True:
-        known, head = await read(side)
+        head = await side.head(LINEAGE)
+        known = _role(head)
         if head is not None and known.generation >= role.generation:
             return known
         value, number = msgspec.msgpack.encode(role), role.generation
@@ -73,11 +75,12 @@ def _owner(generation: int) -> str:
     return f"generation-{generation}"
 
 
-def following(generation: int, active: Name) -> int:
-    """The next generation in which this side is active. The primary's are odd and the replica's even, so two processes
-    that change the roles on different sides of a partition never take the same number for different sides."""
+def following(generation: int, active: Name) -> Role:
+    """The role in the next generation in which this side is active. The primary's are odd and the replica's even, so
+    two processes that change the roles on different sides of a partition never take the same number for different
+    sides."""
     after = generation + 1
-    return after if after % 2 == (active == "primary") else after + 1
+    return Role(after if after % 2 == (active == "primary") else after + 1, active)
 
 
 def branch_prefix(generation: int) -> bytes:

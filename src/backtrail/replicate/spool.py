@@ -69,15 +69,14 @@ class StoreFacts(msgspec.Struct, frozen=True, array_like=True):
     head: Head | None
     generation: int
 
+    def is_ring(self, ring: Head | None) -> bool:
+        """True if this key ring is a copy of the one that was seen, or neither is there."""
+        made, here = (None if one is None else one.created for one in (self.head, ring))
+        return made == here
+
 
 _ENTRY = msgspec.msgpack.Decoder(SpooledSave)
 _FACTS_VALUE = msgspec.msgpack.Decoder(StoreFacts)
-
-
-def weight(commit: Commit) -> int:
-    """The bytes that a spool counts for a save."""
-    rows = sum(len(row.root) + len(row.payload) + len(row.meta) for row in commit.rows)
-    return rows + sum(map(len, commit.blobs.values()))
 
 
 class Spool:
@@ -102,10 +101,9 @@ class Spool:
 
     # -- saves ---------------------------------------------------------------------------------------------------------
 
-    async def put(self, commit: Commit) -> int:
-        """Store a save; returns its bytes. `Refused` if the head of one of its threads is elsewhere in the spool."""
+    async def put(self, commit: Commit) -> None:
+        """Store a save. `Refused` if the head of one of its threads is elsewhere in the spool."""
         engine, lineage = self.engine, commit.lineage
-        written = weight(commit)
         entry = SpooledSave(
             tuple((swap.thread, swap.expect) for swap in commit.swaps),
             tuple(commit.marks),
@@ -117,11 +115,9 @@ class Spool:
             journal = heads.get(JOURNAL + lineage)
             known = {branch.id for branch in await engine.branches(lineage)}
             if journal is None and known:
-                await clear(
-                    self.engine, lineage
-                )  # the process that delivered these died before it had cleared everything
+                await clear(engine, lineage)  # the process that delivered these died before it had cleared everything
                 continue
-            new = _counted(journal, lineage, written)
+            new = _counted(journal, lineage, commit.size)
             foreign = {row.branch for row in commit.rows} - known - {branch.id for branch in commit.branches}
             if journal is None:
                 foreign.add(new.branch)
@@ -145,7 +141,7 @@ class Spool:
                 await engine.commit(whole)
             except Refused:
                 continue  # another save was faster: check again if this one still fits
-            return written
+            return
         raise Refused(lineage, f"lineage {lineage!r} kept moving in the spool: save again")
 
     async def lineages(self) -> list[str]:

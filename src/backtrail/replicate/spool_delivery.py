@@ -11,19 +11,25 @@ has to wait does not delay others.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any
 
-from backtrail.engines.base import Branch, Commit, Drop, Engine, Head, HeadKey, Step, Swap
+import msgspec
+
+from backtrail.engines.base import Branch, Commit, Drop, Engine, Head, HeadKey, Step, Swap, generation_of, next_version
 from backtrail.engines.branch_origins import furthest, is_complete, previous_position, walk_back
 from backtrail.engines.conflicts import Refused
+from backtrail.engines.delegating_engine import DelegatingEngine, Method
 from backtrail.engines.memory import MemoryEngine
+from backtrail.errors import Corrupt, InvalidInput, LockLost, Unavailable
 from backtrail.replicate import limits
 from backtrail.replicate.absorption import Absorption, Merged, Pair
-from backtrail.replicate.delegating_engine import DelegatingEngine, Method
 from backtrail.replicate.deleted_threads import Deletions, Fate, find_deletions
-from backtrail.replicate.lineage_copy import Copied, LineageRecords, heads_of
+from backtrail.replicate.lineage_copy import LineageRecords
 from backtrail.replicate.merge_rules import Codec, Rule, SpooledRow
-from backtrail.replicate.spool import Spool, SpooledLineage
+from backtrail.replicate.mirror import Mirror
+from backtrail.replicate.spool import KEYS, Spool, SpooledLineage
+from backtrail.replicate.status import log
 
 
 class Stranded(Refused):
@@ -58,10 +64,66 @@ class IfNobodyElseWrote(Rule):
         return Fate.UNSEEN
 
 
+class Courier:
+    """Delivers all lineages of a spool to the active side of a mirror, and knows which have to wait."""
+
+    def __init__(self, mirror: Mirror, spool: Spool) -> None:
+        self._mirror, self._spool = mirror, spool
+        self.stranded: set[str] = set()  #: lineages that could not be delivered
+
+    async def deliver_all(self, without: set[str]) -> set[str]:
+        """Deliver all lineages except `without`; returns these and all others that have to wait."""
+        left = set(without)
+        for lineage in await self._spool.lineages():
+            if lineage in left:
+                continue
+            try:
+                await self._deliver(lineage)
+            except (Refused, Corrupt) as error:
+                self.stranded.add(lineage)
+                left.add(lineage)
+                self._mirror.failover.last_error = str(error)
+                log.warning("%s", error)
+        return left
+
+    async def try_to_deliver(self, lineage: str) -> None:
+        """Deliver a stranded lineage before the next save to it. If that is still not possible, its saves are kept
+        beside that one later."""
+        try:
+            await self._deliver(lineage)
+        except (Refused, LockLost, Corrupt, Unavailable) as error:
+            self._mirror.failover.last_error = str(error)
+
+    async def _deliver(self, lineage: str) -> None:
+        failover, replicator = self._mirror.failover, self._mirror.replicator
+        standing = failover.standing
+        sides = [failover.fenced(standing.active, standing)]
+        if failover.is_healthy(standing.follower):
+            sides.append(failover.sides[standing.follower])
+        deliver_to = partial(deliver, self._spool, lineage, sides, replicator.codec, standing.generation)
+        try:
+            merged = await deliver_to()
+        except Stranded:
+            await replicator.merge_now(lineage)
+            merged = await deliver_to(detach=True)
+        self.stranded.discard(lineage)
+        replicator.count_diverged(merged.diverged)
+        replicator.mark(lineage)  # the follower lacks it
+
+    async def check_same_store(self) -> None:
+        """Refuse to deliver to a store that is sealed with other keys than the spooled saves."""
+        side = self._mirror.sides[self._mirror.failover.standing.active]
+        for name, facts in await self._spool.all_facts():
+            if name.endswith(KEYS) and not facts.is_ring(await side.head(name)):
+                raise InvalidInput(
+                    "the spool holds saves of a store with another key ring: open it with that store, or give spool= "
+                    "another directory"
+                )
+
+
 async def deliver(
     spool: Spool,
     lineage: str,
-    active: Engine,
     sides: Sequence[Engine],
     codec: Codec,
     generation: int,
@@ -71,7 +133,7 @@ async def deliver(
     """Have the active side absorb the spooled saves of a lineage, and delete them here. Safe to interrupt at any point
     and to repeat, even by two processes at once. `sides`: all that can be reached, the active one first. `detach`: both
     sides are equal, so what is missing is gone."""
-    merged = Merged(Copied())
+    merged, active = Merged(), sides[0]
     for _ in limits.DELIVERY.attempts():
         spooled = await spool.read(lineage)
         if spooled is None:
@@ -80,11 +142,12 @@ async def deliver(
             await _take_back(spooled, lineage, active)  # what a delivery that died had left
             # What is found out about the saves holds for these records: if their branches are freed meanwhile, the side
             # refuses the saves.
-            ours = await _read(active, lineage)
+            ours = await LineageRecords.read(active, lineage)
             for source, theirs in await _sources(spool, spooled, lineage, ours, sides, codec, detach):
                 if source is not spool.engine:
-                    ours = await _read(active, lineage)
+                    ours = await LineageRecords.read(active, lineage)
                 rule = IfNobodyElseWrote(spooled.bases, ours)
+                theirs = _renewed(theirs, codec, generation)
                 absorption = Absorption(Pair(active, source, codec, generation, rule, sides), lineage, merged)
                 await absorption.decide(ours, theirs)
                 await absorption.commit()
@@ -119,10 +182,6 @@ async def _take_back(spooled: SpooledLineage, lineage: str, active: Engine) -> b
     return bool(broken)
 
 
-async def _read(side: Engine, lineage: str) -> LineageRecords:
-    return await LineageRecords.read(side, lineage, await heads_of(side, lineage))
-
-
 async def _sources(
     spool: Spool,
     spooled: SpooledLineage,
@@ -151,8 +210,19 @@ async def _sources(
         if saves:  # else all of them had reached a side, or the thread was only moved, to a step that is gone
             alone = MemoryEngine()
             await alone.commit(await codec.detach(EitherEngine(spool.engine, active), saves))
-            sources.append((alone, await _read(alone, lineage)))
+            sources.append((alone, await LineageRecords.read(alone, lineage)))
     return sources
+
+
+def _renewed(records: LineageRecords, codec: Codec, generation: int) -> LineageRecords:
+    """The same, with heads of this generation: the versions of an older one were all made on one side, one after the
+    other, but those in a spool were made beside them."""
+    heads = dict(records.heads)
+    for thread, head in records.heads.items():
+        if generation_of(head.version) < generation:
+            version = next_version(head.version, generation)
+            heads[thread] = codec.rewrite(head, version=version, count=head.count, owner=head.owner)
+    return msgspec.structs.replace(records, heads=heads)
 
 
 def _branch(found: LineageRecords, ours: LineageRecords, id: bytes) -> Branch | None:

@@ -16,16 +16,16 @@ import os
 import time
 from typing import Any
 
-from backtrail.engines.base import Commit, Drop, Head, Row, Swap
+from backtrail.engines.base import Commit, Head, Row, Swap
 from backtrail.engines.capabilities import SavesAdrift, WritesInGenerations
-from backtrail.engines.conflicts import Refused
-from backtrail.errors import BacktrailError, Closed, LockLost, Unavailable
+from backtrail.engines.conflicts import Refused, closed
+from backtrail.engines.delegating_engine import DelegatingEngine, Method
+from backtrail.errors import BacktrailError, LockLost, Unavailable
 from backtrail.replicate import concurrency, limits, role_record
-from backtrail.replicate.delegating_engine import DelegatingEngine, Method
 from backtrail.replicate.head_cache import HeadCache
 from backtrail.replicate.mirror import Mirror, planned_before
-from backtrail.replicate.spool import KEYS, NOTHING, Holdings, Spool, StoreFacts, weight
-from backtrail.replicate.spool_courier import Courier, made
+from backtrail.replicate.spool import KEYS, NOTHING, Holdings, Spool, StoreFacts
+from backtrail.replicate.spool_delivery import Courier
 from backtrail.replicate.status import Mirrored, SpoolStatus, Status, log
 
 _ROLE = ""  # the name under which the generation is stored
@@ -57,6 +57,7 @@ class Spooled(DelegatingEngine, WritesInGenerations, SavesAdrift, Mirrored):
         self._holdings = Holdings()
         self._spooled_lineages: set[str] = set()  # those with a save of this process since it went adrift
         self.adrift = False
+        mirror.spool = self._status
         self._renew_prefix()
 
     def unwrap(self) -> Mirror:
@@ -83,7 +84,7 @@ class Spooled(DelegatingEngine, WritesInGenerations, SavesAdrift, Mirrored):
     async def _start(self) -> None:
         """At the first call: reach the sides, or check that the spool can replace them for now."""
         if self._closed:
-            raise Closed("the mirrored store is closed: open it again with backtrail.open()")
+            raise closed("mirrored")
         if not self._known:
             async with self._starting:
                 if not self._known:
@@ -105,9 +106,7 @@ class Spooled(DelegatingEngine, WritesInGenerations, SavesAdrift, Mirrored):
 
     async def _ready(self) -> None:
         """Called before any read or save: first deliver the saves that an earlier process left in the spool."""
-        if self._started:
-            if self._closed:
-                await self._start()
+        if self._started and not self._closed:
             return
         await self._start()
         if self.adrift and self._holdings.records:
@@ -128,7 +127,7 @@ class Spooled(DelegatingEngine, WritesInGenerations, SavesAdrift, Mirrored):
             # old one, the next step may be taken.
             self._renew_prefix()
             log.warning("neither side can take a save: saves go to the spool from here on (%s)", error)
-            self._tell()
+            self.mirror.announce()
         if self._started:
             self._background.wake()
 
@@ -147,7 +146,7 @@ class Spooled(DelegatingEngine, WritesInGenerations, SavesAdrift, Mirrored):
                 raise
         if was_adrift:
             log.warning("a side is back, and what was spooled is delivered (%d saves left)", self._holdings.records)
-            self._tell()
+            self.mirror.announce()
 
     async def _try_to_deliver(self) -> None:
         try:
@@ -179,16 +178,11 @@ class Spooled(DelegatingEngine, WritesInGenerations, SavesAdrift, Mirrored):
     async def _count(self) -> None:
         async with self._save_gate:  # a save counts itself
             self._holdings = await self._spool.survey()
-            self.mirror.spool = self._status()
 
     def _status(self) -> SpoolStatus:
         held = self._holdings
         limit = self.mirror.settings.spool_limit
         return SpoolStatus(adrift=self.adrift, records=held.records, bytes=held.bytes, since=held.since, limit=limit)
-
-    def _tell(self) -> None:
-        self.mirror.spool = self._status()
-        self.mirror.announce()
 
     async def _tick(self) -> float:
         """Deliver if a side is reachable again, or if another process left saves in the spool."""
@@ -207,15 +201,14 @@ class Spooled(DelegatingEngine, WritesInGenerations, SavesAdrift, Mirrored):
     # -- writing -------------------------------------------------------------------------------------------------------
 
     async def commit(self, commit: Commit) -> None:
-        await self._ready()
         if not all(_can_be_spooled(commit, swap) for swap in commit.swaps) or not commit.swaps:
-            await self._require_sides()
-            await self.mirror.commit(commit)
+            await super().commit(commit)
             for swap in commit.swaps:
                 if swap.thread.endswith(KEYS):
                     await self._spool.remember(swap.thread, StoreFacts(swap.new, self._generation))
             await self._learn(commit)
             return
+        await self._ready()
         async with self._lineage_locks.of(commit.lineage):
             await self._save(commit)
             await self._learn(commit)
@@ -256,16 +249,15 @@ class Spooled(DelegatingEngine, WritesInGenerations, SavesAdrift, Mirrored):
             await self._put(commit)
 
     async def _put(self, commit: Commit) -> None:
-        await self._check_room(weight(commit))
+        await self._check_room(commit.size)
         try:
-            written = await self._spool.put(commit)
+            await self._spool.put(commit)
         except Unavailable as error:
             raise self._nothing_usable(error) from error
         self._spooled_lineages.add(commit.lineage)
         held = self._holdings
         since = time.time() if held.since is None else held.since
-        self._holdings = Holdings(held.records + 1, held.bytes + written, since)
-        self.mirror.spool = self._status()
+        self._holdings = Holdings(held.records + 1, held.bytes + commit.size, since)
 
     def _nothing_usable(self, error: Unavailable) -> Unavailable:
         return Unavailable(f"{self.mirror.failover.both_unreachable()}; and the spool cannot be used: {error}")
@@ -296,18 +288,10 @@ class Spooled(DelegatingEngine, WritesInGenerations, SavesAdrift, Mirrored):
                 "nothing was saved: bring a side back, or raise the limit"
             )
 
-    async def drop(self, drop: Drop) -> None:
-        await self._require_sides()
-        await self.mirror.drop(drop)
-
-    async def _require_sides(self) -> None:
-        await self._ready()
-        if self.adrift:
-            await self._deliver_spool()
-
     # -- reading -------------------------------------------------------------------------------------------------------
 
     async def _ask(self, method: Method[Any], *args: Any, **options: Any) -> Any:
+        """Call the mirror. While it is adrift, the spool answers what it can; all else needs a side."""
         await self._ready()
         if self.adrift:
             found = await self._spool.answer(method.__name__, *args, **options)
@@ -355,15 +339,11 @@ class Spooled(DelegatingEngine, WritesInGenerations, SavesAdrift, Mirrored):
             if known is None:
                 raise
             return known.head
-        if known is None or not self._holdings.records or made(known.head) == made(ring):
+        if known is None or not self._holdings.records or known.is_ring(ring):
             await self._spool.remember(thread, StoreFacts(ring, self._generation))
         return ring
 
     # -- the store -----------------------------------------------------------------------------------------------------
-
-    async def compact(self) -> None:
-        await self._require_sides()
-        await self.mirror.compact()
 
     def status(self) -> Status:
         return self.mirror.status()

@@ -12,12 +12,12 @@ import msgspec
 
 from backtrail.encode.values import Values
 from backtrail.engines.base import Engine
+from backtrail.engines.delegating_engine import Method, WrappingEngine
 from backtrail.errors import InvalidInput, StepAmbiguous, StepChanged, ThreadNotFound
 from backtrail.history.context import Context
 from backtrail.history.save import Plan
 from backtrail.history.save_arguments import NO_FACTS, Facts
 from backtrail.model import Checkpoint, short_repr
-from backtrail.replicate.delegating_engine import Method, WrappingEngine
 from backtrail.run.failures import failure_of
 from backtrail.run.model import Failure, Key
 from backtrail.run.recording import Identity, Record, Recording
