@@ -10,30 +10,25 @@ import pytest
 
 from backtrail.engines.conflicts import Refused
 from backtrail.engines.memory import MemoryEngine
-from backtrail.errors import Closed
-from backtrail.replicate.concurrency import Background, LineageLocks, side
+from backtrail.replicate.concurrency import Background, LineageLocks, Workers, side
 from backtrail.testing import sample_records
 
 
-class _Slow(MemoryEngine):
-    """Its `count` takes a while, and fails for some prefixes."""
-
-    async def count(self, prefix: str = "") -> int:
-        time.sleep(0.001)  # it stands for a disk
-        if int(prefix) % 7 == 0:
-            raise ValueError(prefix)
-        return int(prefix)
+async def _number(n: int) -> int:
+    time.sleep(0.001)  # it stands for a disk
+    if n % 7 == 0:
+        raise ValueError(n)
+    return n
 
 
-def test_threads_finish_everything_and_give_each_caller_its_own() -> None:
+def test_workers_finish_everything_and_give_each_caller_its_own() -> None:
     async def main() -> None:
-        threaded = side(_Slow(), blocking=False)
-        found = await asyncio.gather(*(threaded.count(str(n)) for n in range(100)), return_exceptions=True)
-        for n, one in enumerate(found):
-            assert one == n if n % 7 else isinstance(one, ValueError)
-        await threaded.close()
-        with pytest.raises(Closed):
-            await threaded.head("t")
+        workers = Workers()
+        for _ in range(2):  # also after they were let go
+            found = await asyncio.gather(*(workers.submit(_number(n)) for n in range(100)), return_exceptions=True)
+            for n, one in enumerate(found):
+                assert one == n if n % 7 else isinstance(one, ValueError)
+            workers.stop()
 
     before = threading.active_count()
     asyncio.run(main())
@@ -45,14 +40,13 @@ def test_threads_finish_everything_and_give_each_caller_its_own() -> None:
 
 def test_a_caller_that_was_cancelled_is_not_told_and_harms_nobody() -> None:
     async def main() -> None:
-        threaded = side(_Slow(), blocking=False)
-        going = asyncio.ensure_future(threaded.count("1"))
-        await asyncio.sleep(0)  # its thread has begun
+        workers = Workers()
+        going = workers.submit(_number(1))
         going.cancel()
         with pytest.raises(asyncio.CancelledError):
             await going
-        assert await threaded.count("2") == 2
-        await threaded.close()
+        assert await workers.submit(_number(2)) == 2
+        workers.stop()
 
     asyncio.run(main())
 
