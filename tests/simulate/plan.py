@@ -120,6 +120,10 @@ def make_plan(seed: int, *, replication: str | None = None, spool: bool | None =
     }
     if dice.random() < 0.2:
         options["max_pending"] = 2
+    healed = max([span, *(one.at + one.lasting for one in faults if one.kind in ("cut", "down", "stop"))]) + 1.0
+    linger, patient = dice.choice((0.0, 0.0, 2.0, 45.0)), dice.random() < 0.05
+    if not patient:
+        options["health_every"] = max(5.0, options["health_every"])  # checks of sides that are well find nothing
     return Plan(
         seed=seed,
         processes=processes,
@@ -129,10 +133,10 @@ def make_plan(seed: int, *, replication: str | None = None, spool: bool | None =
         options=options,
         operations=operations,
         faults=faults,
-        healed=max([span, *(one.at + one.lasting for one in faults if one.kind in ("cut", "down", "stop"))]) + 1.0,
-        linger=dice.choice((0.0, 0.0, 2.0, 45.0)),
+        healed=healed,
+        linger=linger,
         noise=seed,
-        patient=dice.random() < 0.05,
+        patient=patient,
     )
 
 
