@@ -69,23 +69,21 @@ def test_a_sqlite_database_is_migrated_with_branches_and_pending_writes(store: A
         assert_migrated(theirs, store)
 
 
-def test_a_postgres_database_is_migrated(store: Any, postgres_server: Any) -> None:
-    with PostgresSaver.from_conn_string(postgres_server.url) as theirs:
-        theirs.setup()
-        for thread in ("t/1", "t2"):
-            theirs.delete_thread(thread)
-        run_graphs(theirs)
-        assert migrate_database("langgraph-postgres", postgres_server.url, store) == Migration(11)
-        assert_migrated(theirs, store)
-
-
 @pytest.fixture
 def own_schema(postgres_server: Any) -> Iterator[str]:
     """The URL of an empty schema."""
     with psycopg.connect(postgres_server.url, autocommit=True) as connection:
-        connection.execute("CREATE SCHEMA shallow_saver")
-        yield f"{postgres_server.url}?options=-csearch_path%3Dshallow_saver"
-        connection.execute("DROP SCHEMA shallow_saver CASCADE")
+        connection.execute("CREATE SCHEMA savers")
+        yield f"{postgres_server.url}?options=-csearch_path%3Dsavers"
+        connection.execute("DROP SCHEMA savers CASCADE")
+
+
+def test_a_postgres_database_is_migrated(store: Any, own_schema: str) -> None:
+    with PostgresSaver.from_conn_string(own_schema) as theirs:
+        theirs.setup()
+        run_graphs(theirs)
+        assert migrate_database("langgraph-postgres", own_schema, store) == Migration(11)
+        assert_migrated(theirs, store)
 
 
 def test_the_newest_checkpoints_of_a_shallow_saver_are_migrated(store: Any, own_schema: str) -> None:
