@@ -43,6 +43,8 @@ class _Followed:
 @contextmanager
 def _running(store: Path, *arguments: str) -> Iterator[_Followed]:
     command = [sys.executable, "-m", "backtrail.cli", "--store", str(store), *arguments]
+    # A shell that starts the tests in its background has them ignore Ctrl-C, and the command would inherit that.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env={"PYTHONUNBUFFERED": "1"}) as process:
         try:
             yield _Followed(process)
