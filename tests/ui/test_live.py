@@ -238,3 +238,17 @@ def test_undo_and_redo_ask_first_and_say_what_they_do(served: Inspector, open_pa
     assert served.store.thread(TALK).step == 6
     page.locator("#facts").get_by_role("button", name="Redo").click()
     expect(page.locator(".toast.bad")).to_contain_text("nothing to redo")
+
+
+def test_a_link_that_is_followed_while_its_thread_is_being_opened_leads_there(
+    served: Inspector, open_page: Open
+) -> None:
+    page = open_page(served)
+    held = _Held(page, "**/history?*")
+    page.evaluate("location.hash = 'thread=team/talk'")
+    held.wait()
+    page.evaluate("location.hash = 'thread=team/talk&message=2'")
+    page.wait_for_timeout(200)  # the page has heard of it
+    held.release()
+    expect(page.locator("#facts .step")).to_have_text("Step 6")
+    expect(page.locator(".message").last).to_be_visible()

@@ -82,7 +82,8 @@ async function show(place) {
   const before = app.place;
   app.place = place;
   document.body.classList.toggle("no-history", !place.thread || isPage(place));
-  const opened = place.thread !== before.thread || app.rows.thread !== place.thread;
+  // Also while the thread is still being opened: whoever began that draws nothing, because the place is another one now.
+  const opened = place.thread !== before.thread || app.rows.thread !== place.thread || app.rows.head === null;
   app.threads.show(place);
   if (isPage(place)) return attempt(() => showPage(place));
   $("page").hidden = true;
