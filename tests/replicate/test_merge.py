@@ -233,6 +233,22 @@ def test_a_fork_keeps_a_save_that_was_made_again_whatever_becomes_of_the_thread(
     assert id in {one.id for one in sides.thread(sides.target, 4, "fork").history()}
 
 
+def test_a_save_that_was_made_twice_and_pruned_in_a_newer_generation_is_gone_from_what_is_kept_beside_the_thread(
+    sides: Sides,
+) -> None:
+    common(sides, "one")
+    id = str(uuid.uuid4())
+    sides.thread(sides.source, 1).append("messages", ["two"], id=id)  # its answer was lost
+    sides.thread(sides.source, 1).append("messages", ["three"])
+    sides.thread(sides.target, 2).append("messages", ["two"], id=id)
+    sides.thread(sides.target, 2).append("messages", ["four"])
+    sides.thread(sides.target, 2).delete(id)
+    assert sides.merge(2) == [("t", "t#diverged-1")]
+    assert sides.equal() == {"t": said("one", "two", "four"), "t#diverged-1": said("one", "two", "three")}
+    for name in ("t", "t#diverged-1"):
+        assert id not in {one.id for one in sides.thread(sides.target, 3, name).history(all=True)}
+
+
 def test_a_save_that_was_made_twice_can_be_read_whichever_copy_counts_after_a_sweep(sides: Sides) -> None:
     common(sides, "one")
     id = str(uuid.uuid4())

@@ -57,6 +57,10 @@ def _play(*arguments: str) -> subprocess.CompletedProcess[str]:
         (10036743, "async", "--spool"),
         (10037579, "async", "--no-spool"),
         (10061721, "sync", "--spool"),
+        (12016446, "async", "--no-spool"),
+        (15018524, "async", "--no-spool"),
+        (16008584, "async", "--no-spool"),
+        (50026503, "sync", "--no-spool"),
     ],
 )
 def test_seeds_that_failed_once_keep_every_promise(start: int, replication: str, spool: str) -> None:
@@ -131,6 +135,11 @@ def test_the_checker_finds_what_servers_do_not_have_that_missed_an_operation(las
     whole, missed = played("append", "append", last), played("append", "append")
     assert found(whole, whole.engines) == set()
     assert kind in found(whole, missed.engines)
+
+
+def test_the_checker_finds_an_annotation_that_was_lost_to_one_that_it_had_replaced() -> None:
+    whole, missed = played("append", "annotate", "annotate"), played("append", "annotate")
+    assert found(whole, missed.engines) == {"an acknowledged annotation is lost"}
 
 
 def test_the_checker_finds_sides_that_differ() -> None:

@@ -128,6 +128,31 @@ def test_a_save_that_was_delivered_in_a_new_generation_outlives_a_deletion_that_
         assert not store.verify().problems
 
 
+def test_what_was_spooled_of_a_deleted_thread_does_not_bring_it_back_although_the_side_that_deleted_it_is_away(
+    adrift: Adrift, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def leave(_: Commit) -> None:
+        adrift.sides[0].up = adrift.sides[1].up = False
+        raise Unavailable("both sides went away, because a test took them away")
+
+    adrift.sides[0].up = adrift.sides[1].up = True
+    with monkeypatch.context() as patched:
+        patched.setattr(adrift.sides[0], "commit", leave)
+        with contextlib.suppress(Unavailable):  # it cannot be read back
+            adrift.thread.annotate(-1, label="spooled")
+    assert adrift.left() == 1
+    head = finish(adrift.active.head("t"))
+    assert head is not None
+    finish(adrift.active.commit(Commit("t", [Swap("t", head.key, None)])))  # shipped by the side with the tombstone
+    adrift.elsewhere().append("messages", ["created anew"])
+    with pytest.raises(Stranded):  # the other side may still have the thread
+        adrift.deliver()
+    assert adrift.deliver(detach=True) == []
+    assert adrift.said() == ["created anew"]
+    assert [info.id for info in adrift.alone().threads()] == ["t"]
+    assert adrift.left() == 0
+
+
 def test_two_processes_that_deliver_at_once_deliver_once(adrift: Adrift) -> None:
     adrift.save("two", "three")
 

@@ -8,7 +8,7 @@ say, and so a seed is played the same way each time: in some milliseconds, howev
 * `loop` is an event loop with a clock of its own, in which a process can die or be stopped between any two steps.
 * `clocks` puts the simulated clock and dice in the place of the system's.
 * `network` carries the calls of processes to the two servers, and loses, delays or repeats them.
-* `workload` has the operations, and the ledger of what was acknowledged.
+* `workload` has the operations, and the ledger of what was acknowledged; `trace`, what each server carried out.
 * `world` plays a plan; `checker` compares the end with the ledger.
 * `story` tells what happened, `shrink` leaves out what a failure does not need.
 """

@@ -131,7 +131,7 @@ def _may_be_deleted(ledger: Ledger, save: Call) -> bool:
     """True if somebody deleted the checkpoint of a save, or pruned it, or may have."""
     for call in ledger.calls:
         if call.kind in ("delete", "delete_at") and call.thread == save.thread:
-            if any(save.id in known for known in call.known):
+            if any(save.id in known for known in (*call.known, call.known_beside)):
                 return True
             if call.kind == "delete_at" and call.target == save.id and not call.did_nothing:
                 return True
@@ -234,9 +234,9 @@ def _deleted_threads(ledger: Ledger, sides: Sides) -> Iterator[Failure]:
 
 
 def _deleted_checkpoints(ledger: Ledger, sides: Sides) -> Iterator[Failure]:
-    """A checkpoint that was deleted or pruned stays deleted; unless its save was still being repeated, or another
-    thread has it, as a fork has the checkpoints that it was made from; or a head stood on it when the sides were
-    merged, which restores it."""
+    """A checkpoint that was deleted or pruned stays deleted; unless its save was still being repeated, or had been in a
+    newer generation; or another thread has it, as a fork has the checkpoints that it was made from; or a head stood on
+    it when the sides were merged, which restores it."""
     for call in ledger.acknowledged("delete_at", "prune"):
         if call.deletes_thread:
             continue  # it was the last one: what holds for the thread holds for it
@@ -248,16 +248,18 @@ def _deleted_checkpoints(ledger: Ledger, sides: Sides) -> Iterator[Failure]:
                 continue  # a head that stands on it, because of a move on the other side, restores it
             if sides.built_on(str(save.id), ledger, call.begun):
                 continue  # … and may have moved on since
-            for name in sides.of(save.thread):
-                if name not in call.beside and save.id in sides.ids(name):
-                    yield Failure(
-                        "a deleted checkpoint is back", f"{call}: {str(save.id)[-6:]} ({save}) is in {name!r}"
-                    )
+            names = sides.of(save.thread)
+            back = [name for name in names if name not in call.beside and save.id in sides.ids(name)]
+            if not back or ledger.trace.made_again_after(str(save.id), call):
+                continue
+            if not ledger.trace.stood_at(str(save.id), [save.thread, *names], call.ended or call.begun):
+                yield Failure("a deleted checkpoint is back", f"{call}: {str(save.id)[-6:]} ({save}) is in {back}")
 
 
 def _annotations(ledger: Ledger, sides: Sides) -> Iterator[Failure]:
-    """A checkpoint has the label that it was given last, or one of those that were given at the same time; unless the
-    thread was deleted since, and the label with it: a fork may still have the same save."""
+    """A checkpoint has the label that it was given last, or one of those that were given at the same time, or on
+    another side by somebody who did not know of this one; unless the thread was deleted since, and the label with it: a
+    fork may still have the same save."""
     for call in ledger.acknowledged("annotate"):
         deletes = [one for one in ledger.all("delete", "delete_at") if one.thread == call.thread and one.deletes_thread]
         if call.target is None or any(not one.over_before(call.begun) and not one.did_nothing for one in deletes):
@@ -275,6 +277,9 @@ def _annotations(ledger: Ledger, sides: Sides) -> Iterator[Failure]:
             if checkpoint.id == call.target
         }
         if found and not found & labels and not _target_deleted(ledger, call.target):
+            others = [one for one in ledger.all("annotate") if one.target == call.target and one.text in found]
+            if any(not one.did_nothing and not ledger.trace.replaced(one) for one in others):
+                continue
             yield Failure("an acknowledged annotation is lost", f"{call}: it has {found}, not one of {sorted(labels)}")
 
 

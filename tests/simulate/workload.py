@@ -18,6 +18,7 @@ import backtrail
 from backtrail.errors import Unavailable
 
 from .plan import Operation
+from .trace import Trace
 
 SAVES = ("append", "save", "update")
 CALL: ContextVar[Call | None] = ContextVar("call", default=None)
@@ -35,6 +36,7 @@ class Call:
         self.id: str | None = None  #: of the checkpoint that a save made, or may have made
         self.target: str | None = None  #: the checkpoint that it was about
         self.known: list[set[str]] = []  #: if it deleted a thread: the checkpoints that each server had in that only
+        self.known_beside: set[str] = set()  #: those of them, on any server, that were also kept beside the thread
         self.applied = False  #: a server carried out one of its commits, whatever the caller was told
         self.arrived_late = False  #: a server carried out one of its requests after its client had given it up
         self.beside: set[str] = set()  #: threads that had been kept beside its own when it ended
@@ -80,6 +82,7 @@ class Ledger:
 
     def __init__(self) -> None:
         self.calls: list[Call] = []
+        self.trace = Trace()
 
     def acknowledged(self, *kinds: str) -> list[Call]:
         return [call for call in self.calls if call.acknowledged and call.kind in kinds]

@@ -287,18 +287,23 @@ class World:
     # -- what the checker has to know -----------------------------------------------------------------------------
 
     def _before_write(self, server: Server, request: Any, asked_by: Call | None) -> Callable[[], None] | None:
-        """Around a write: note that its call has done something; if it deletes the call's thread, what its server has
-        in that; and if it prunes, what is alive no more."""
-        if asked_by is None or server.local or not isinstance(request, Commit) or request.lineage.startswith(RESERVED):
+        """Around a write: keep it, and note that its call has done something; if it deletes the call's thread, what its
+        server has in that; and if it prunes, what is alive no more."""
+        if server.local or not isinstance(request, Commit) or request.lineage.startswith(RESERVED):
             return None
+        if asked_by is None:
+            return lambda: self.ledger.trace.add(server.name, request, None, self.loop.now)
         known: list[set[str]] = []
         if asked_by.kind in ("delete", "delete_at") and asked_by.thread in deleted_threads(request):
             beside = set().union(*kept_beside(self.engines, asked_by.thread).values())
-            known.append({one.id for one in history(backtrail.open(server.engine), asked_by.thread)} - beside)
+            whole = {one.id for one in history(backtrail.open(server.engine), asked_by.thread)}
+            known.append(whole - beside)
+            asked_by.known_beside |= whole & beside
 
         before = alive(server.engine) if asked_by.kind == "prune" and request.marks else set()
 
         def made() -> None:
+            self.ledger.trace.add(server.name, request, asked_by, self.loop.now)
             asked_by.applied = True
             asked_by.known += known
             if before:

@@ -214,7 +214,7 @@ class _LineageCopy:
                 if one.step in kept:
                     common += 1
                 else:
-                    marks.append(deletion(context.frames, branch.id, one.step, now_micros()))
+                    marks.append(deletion(context.frames, context.generation, branch.id, one.step, now_micros()))
         return marks if common == head.count else []
 
     def _is_deleted(self, branch: Branch, one: Step) -> bool:

@@ -261,6 +261,7 @@ def _mark(
         one.facts.label if label is UNSET else check_label(label),
         one.facts.tags if tags is UNSET else check_tags(tags),
         one.facts.custom if custom is UNSET else pack_custom(thread.values, custom),
+        generation=thread.context.generation if deleted else 0,
     )
     return seal_mark(thread.context.frames, *one.position, body)
 

@@ -70,6 +70,7 @@ class MarkBody(msgspec.Struct, frozen=True, array_like=True, gc=False):
     custom: bytes
     duplicate: bool = False  # deleted because the same save exists twice
     labelled: bool = False
+    generation: int = 0  # in which it was deleted
 
 
 class Move(msgspec.Struct, frozen=True, array_like=True, gc=False):
@@ -165,9 +166,9 @@ def meta_of(where: str, id: bytes) -> str:
     return f"{where}: meta of {id.hex()}"
 
 
-def deletion(frames: Frames, branch: bytes, step: int, now: int) -> Mark:
-    """The mark that deletes a checkpoint."""
-    return seal_mark(frames, branch, step, MarkBody(now, True, None, (), b""))
+def deletion(frames: Frames, generation: int, branch: bytes, step: int, now: int) -> Mark:
+    """The mark that deletes a checkpoint, in this generation of a mirror."""
+    return seal_mark(frames, branch, step, MarkBody(now, True, None, (), b"", generation=generation))
 
 
 def label_marks(frames: Frames, branch: bytes, step: int, meta: Meta) -> list[Mark]:

@@ -70,7 +70,7 @@ class MergeCodec(Codec):
         if step.mark is None:
             return None
         mark = open_mark(self._context.frames, branch, step.step, step.mark)
-        return MarkFacts(mark.deleted and not mark.duplicate, mark.at, mark.duplicate)
+        return MarkFacts(mark.deleted and not mark.duplicate, mark.at, mark.duplicate, mark.generation)
 
     def mark(
         self,
@@ -78,7 +78,7 @@ class MergeCodec(Codec):
         step: Step,
         annotated: Annotated | None = None,
         *,
-        deleted: bool,
+        deleted_in: int | None = None,
         duplicate: bool = False,
     ) -> Mark:
         frames = self._context.frames
@@ -90,7 +90,10 @@ class MergeCodec(Codec):
             facts = read_step(frames, annotated.branch, annotated.step)[1] or facts
             if known is None or not known.deleted:
                 at = annotated.at  # so that no merge finds another one later than this
-        body = MarkBody(at, deleted, facts.label, facts.tags, facts.custom, deleted and duplicate)
+        deleted = duplicate or deleted_in is not None
+        body = MarkBody(
+            at, deleted, facts.label, facts.tags, facts.custom, duplicate=duplicate, generation=deleted_in or 0
+        )
         return seal_mark(frames, branch, step.step, body)
 
     async def detach(self, engine: Engine, saves: Sequence[SpooledRow]) -> Commit:

@@ -50,7 +50,7 @@ async def retire(context: Context, tip: Tip | None, position: Position, facts: F
     while len(window.waiting) >= policy.keep_last and len(marks) < _MAX_MARKS:
         branch, step, stays = window.waiting.popleft()
         if not stays:
-            marks.append(deletion(context.frames, branch, step, now_micros()))
+            marks.append(deletion(context.frames, context.generation, branch, step, now_micros()))
     window.marked += len(marks)
     window.waiting.append((*position, protected(policy, facts)))
     window.rows += 1

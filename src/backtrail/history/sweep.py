@@ -219,8 +219,8 @@ class Sweeper:
         for branch, step in self._throttle.over(sorted(doomed)):
             owner = view.branches[branch].owner
             owners[owner] = owners.get(owner, 0) + 1
-            marks.append(deletion(context.frames, branch, step, now))
-        marks += [deletion(context.frames, *position, now) for position in duplicates]
+            marks.append(deletion(context.frames, context.generation, branch, step, now))
+        marks += [deletion(context.frames, context.generation, *position, now) for position in duplicates]
         swaps, heads = [], []
         for head in view.heads:
             if head.thread in gone:

@@ -111,7 +111,7 @@ class _Repair:
         now, frames = now_micros(), self._context.frames
         standing = {head.position for head in heads}
         doomed = [at for at in check.unsound if at not in self._damaged and at not in standing]
-        marks = [deletion(frames, *at, now) for at in doomed]
+        marks = [deletion(frames, context.generation, *at, now) for at in doomed]
         blobs = await self._set_aside()
         for (branch, step), known in check.rows.items():
             before = previous_position(known.branch, step)

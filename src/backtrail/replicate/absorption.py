@@ -139,7 +139,7 @@ class Absorption:
         if end not in (Fate.NEWER, Fate.UNSEEN, Fate.OUSTED):
             return _Claim(head, here, there, end)
         seen = self._union.seen_by(deletions, head.owner, there)
-        if seen(head.position):  # whoever deleted the thread has been here
+        if seen(head.position) is not None:  # whoever deleted the thread has been here
             unseen = self._union.newest_unseen(head.owner, seen)
             if unseen is None:
                 return _Claim(head, here, there, Fate.DEAD)
@@ -245,7 +245,7 @@ class Absorption:
         all, with the same marks; both, if they have the same head: one may have more rows of it under another name."""
         sides = [side for side in (self._ours, self._theirs) if side.heads.get(head.thread) == head]
         current = not self._rule.renews or generation_of(head.version) >= self._generation
-        count = self._union.count(head, self._threads())
+        count = self._union.count(head)
         rows = self._union.own_rows(head.owner)
         if count == head.count and not sides:
             return head  # it was made just now

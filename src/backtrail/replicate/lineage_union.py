@@ -12,7 +12,7 @@ from backtrail.replicate.lineage_copy import LineageRecords
 from backtrail.replicate.merge_rules import Annotated, Apart, Codec, MarkFacts
 from backtrail.replicate.role_record import branch_prefix, prefix_of
 
-Seen = Callable[[Position], bool]  #: whether somebody who deleted a thread had this row
+Seen = Callable[[Position], int | None]  #: the generation in which somebody deleted a thread who had this row
 _APART = (
     "thread {thread!r} was written to in both stores after one was made from the other (both have their own step "
     "{step}): nothing was changed; copy one of them into an empty store"
@@ -67,53 +67,46 @@ class LineageUnion:
                 found[id, number] = step if mark is None else step._replace(mark=mark.data)
         return found
 
-    def count(self, head: Head, heads: list[Head]) -> int:
-        """The number of checkpoints that a thread with this head has, once it is settled which of its rows count.
-        `heads` are those of all threads."""
+    def count(self, head: Head) -> int:
+        """The number of checkpoints that a thread with this head has, once it is settled which of its rows count."""
         rows = self.own_rows(head.owner)
         way = {segment.branch.id: segment.last for segment in walk_back(head.position, self.branches.get)}
         by_id: dict[bytes, list[Position]] = {}
         for at, step in sorted(rows.items(), key=lambda row: (row[0][1] > way.get(row[0][0], 0), row[0])):
             by_id.setdefault(step.id, []).append(at)  # those in the history first
-        repeated = any(len(same) > 1 for same in by_id.values())
-        inherited = self._inherited(head.owner, heads) if repeated else {}
-        return sum(self._settle(same, rows, head.position, way, inherited) for same in by_id.values())
+        return sum(self._settle(same, rows, head.position, way) for same in by_id.values())
 
-    def _settle(
-        self,
-        same: list[Position],
-        rows: dict[Position, Step],
-        tip: Position,
-        way: dict[bytes, int],
-        inherited: dict[bytes, int],
-    ) -> bool:
+    def _settle(self, same: list[Position], rows: dict[Position, Step], tip: Position, way: dict[bytes, int]) -> bool:
         """Settle which row of a save counts, and how it is annotated; False if none does. There may be several, because
         one side repeated it: the one in the history stays, or else the first that no side has removed. None stays if
-        somebody deleted the save, who knew one of them; unless the thread is at it, it is in the history of another
-        one, or it was made again after that."""
+        somebody deleted the save, who knew one of them; unless the thread is at it, or it was made again after that."""
         facts = {at: self._codec.mark_facts(at[0], rows[at]) for at in same}
         alive = [at for at in same if not self._is_deleted(at[0], rows[at])]
         stays: Position | None = same[0] if same[0][1] <= way.get(same[0][0], 0) else (alive or same)[0]
-        gone = [at for at, one in facts.items() if one is not None and one.deleted]
-        deleted = bool(gone)
-        if deleted or tip in same:
-            others = (at for at in alive if at[1] <= inherited.get(at[0], 0) or self._is_after(at, gone))
-            stays = tip if tip in same else next(others, None)
+        gone = {at: one.generation for at, one in facts.items() if one is not None and one.deleted}
+        deleted_in = max(gone.values(), default=None)
+        if gone or tip in same:
+            stays = tip if tip in same else next((at for at in alive if self._is_after(at, gone)), None)
         for at in same:
             annotated = self._annotated(rows[at].id) if at == stays else None
             known = facts[at]
             if (at in alive) is not (at == stays):
-                mark = self._codec.mark(at[0], rows[at], annotated, deleted=at != stays, duplicate=not deleted)
+                if at == stays:
+                    mark = self._codec.mark(at[0], rows[at], annotated)
+                else:
+                    mark = self._codec.mark(at[0], rows[at], deleted_in=deleted_in, duplicate=not gone)
             elif annotated is not None and (known is None or known.at < annotated.at):
-                mark = self._codec.mark(at[0], rows[at], annotated, deleted=False)
+                mark = self._codec.mark(at[0], rows[at], annotated)
             else:
                 continue
             self.marks[at] = mark
         return stays is not None
 
-    def _is_after(self, at: Position, deleted: list[Position]) -> bool:
-        """True if a row builds on a deleted one of the same save: whoever saved it again knew of the deletion."""
-        return any(leads_through(at, one, self.branches.get) for one in deleted)
+    def _is_after(self, at: Position, deleted: dict[Position, int]) -> bool:
+        """True if a save was made again after others of its rows were deleted, in these generations: in a newer one, or
+        by somebody who built on a deleted row, and so knew of that."""
+        newer = prefix_of(at[0]) > branch_prefix(max(deleted.values()))
+        return newer or any(leads_through(at, one, self.branches.get) for one in deleted)
 
     def _annotated(self, id: bytes) -> Annotated | None:
         """The row of a save that was annotated last, by any thread that has it, on any side."""
@@ -126,9 +119,9 @@ class LineageUnion:
         return max(found, default=None)
 
     def seen_by(self, deletions: Deletions, owner: bytes, there: LineageRecords) -> Seen:
-        """Whether those who deleted a thread, or others of its name, on the other side had seen a row of it. They had
-        also seen a save that was made once more there, unless this row of it is of a newer generation than the
-        deletion."""
+        """The generation in which somebody deleted a thread, or others of its name, on the other side, who had seen a
+        row of it. They had also seen a save that was made once more there, unless this row of it is of a newer
+        generation than the deletion."""
 
         def had(at: Position) -> bool:
             known = deletions.knew(at)
@@ -137,38 +130,41 @@ class LineageUnion:
         ended = dict(deletions.others)  # the generations in which they were deleted
         if deletions.own is not None:
             ended[owner] = deletions.own.generation
-        again: dict[bytes, bytes] = {}
+        again: dict[bytes, int] = {}
         for id, steps in there.steps.items():
             of = there.branches[id].owner
             for number, step in steps.items():
                 if of in ended and (of != owner or had((id, number))):
-                    again[step.id] = max(again.get(step.id, b""), branch_prefix(ended[of]))
+                    again[step.id] = max(again.get(step.id, 0), ended[of])
 
-        def seen(at: Position) -> bool:
+        def seen(at: Position) -> int | None:
+            if had(at):
+                return ended[owner]
             step = self._step(at)
-            return had(at) or (step is not None and prefix_of(at[0]) < again.get(step.id, b""))
+            deleted_in = None if step is None else again.get(step.id)
+            return None if deleted_in is None or prefix_of(at[0]) >= branch_prefix(deleted_in) else deleted_in
 
         return seen
 
     def deleted_again(self, owner: bytes, there: LineageRecords) -> Seen:
-        """Whether a save of this thread was made again on the other side, by another one, and deleted there."""
+        """The generation in which a save of this thread, made again on the other side by another one, was deleted."""
         deleted = {
-            step.id
+            step.id: facts.generation
             for id, steps in there.steps.items()
             if there.branches[id].owner != owner
             for step in steps.values()
             if (facts := self._codec.mark_facts(id, step)) is not None and facts.deleted
         }
 
-        def seen(at: Position) -> bool:
+        def seen(at: Position) -> int | None:
             step = self._step(at)
-            return step is not None and step.id in deleted
+            return None if step is None else deleted.get(step.id)
 
         return seen
 
     def newest_unseen(self, owner: bytes, seen: Seen) -> tuple[Position, Step] | None:
         """The newest checkpoint of a deleted thread that whoever deleted it had not seen."""
-        unseen = {at: step for at, step in self.own_rows(owner).items() if not seen(at)}
+        unseen = {at: step for at, step in self.own_rows(owner).items() if seen(at) is None}
         alive = [at for at, step in unseen.items() if not self._is_deleted(at[0], step)]
         newest = max(alive, key=lambda at: (at[1], at[0]), default=None)
         return None if newest is None else (newest, unseen[newest])
@@ -176,14 +172,11 @@ class LineageUnion:
     def delete_seen(self, owner: bytes, seen: Seen, heads: list[Head]) -> None:
         """Delete the checkpoints of a deleted thread that whoever deleted it had seen. Only the others are kept, and
         those that other threads inherited; `heads` are all that will be."""
-        inherited = self._inherited(owner, heads)
+        inherited = furthest((head.position for head in heads if head.owner != owner), self.branches.get)
         for (id, number), step in self.own_rows(owner).items():
-            if seen((id, number)) and number > inherited.get(id, 0) and not self._is_deleted(id, step):
-                self.marks[id, number] = self._codec.mark(id, step, deleted=True)
-
-    def _inherited(self, owner: bytes, heads: list[Head]) -> dict[bytes, int]:
-        """The last step of each branch that the history of another thread leads through."""
-        return furthest((head.position for head in heads if head.owner != owner), self.branches.get)
+            deleted_in = seen((id, number))
+            if deleted_in is not None and number > inherited.get(id, 0) and not self._is_deleted(id, step):
+                self.marks[id, number] = self._codec.mark(id, step, deleted_in=deleted_in)
 
     def has_unique(
         self, head: Head, here: LineageRecords, there: LineageRecords, *, same: bool, end: Fate, owners: set[bytes]

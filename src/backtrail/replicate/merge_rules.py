@@ -32,6 +32,7 @@ class MarkFacts(NamedTuple):
     deleted: bool  #: by a user or by retention, and not because the same save exists twice
     at: int
     duplicate: bool  #: deleted because the same save exists twice
+    generation: int = 0  #: in which it was deleted
 
 
 class Annotated(NamedTuple):
@@ -74,11 +75,12 @@ class Codec(ABC):
         step: Step,
         annotated: Annotated | None = None,
         *,
-        deleted: bool,
+        deleted_in: int | None = None,
         duplicate: bool = False,
     ) -> Mark:
-        """A mark that deletes a checkpoint (`duplicate`: because the same save exists twice) or restores it, with the
-        annotation of this row: of its own, or of another row of the same save."""
+        """A mark that restores a checkpoint, or deletes it: `deleted_in` the generation in which somebody did, or as
+        the `duplicate` of a save that exists twice. It has the annotation of this row: of its own, or of another row of
+        the same save."""
 
     @abstractmethod
     async def detach(self, engine: Engine, saves: Sequence[SpooledRow]) -> Commit:

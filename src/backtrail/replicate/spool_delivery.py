@@ -207,7 +207,7 @@ async def _sources(
             if name == thread and not deletions.knew(at)
             for row in await spool.engine.rows(lineage, at[0], at[1], at[1])
         ]
-        if saves:  # else all of them had reached a side, or the thread was only moved, to a step that is gone
+        if saves:  # else all of them had reached a side, or the thread was only moved, and is gone
             alone = MemoryEngine()
             await alone.commit(await codec.detach(EitherEngine(spool.engine, active), saves))
             sources.append((alone, await LineageRecords.read(alone, lineage)))
@@ -234,7 +234,8 @@ def _branch(found: LineageRecords, ours: LineageRecords, id: bytes) -> Branch | 
 async def _without_base(
     spooled: SpooledLineage, active: Engine, lineage: str, ours: LineageRecords, found: LineageRecords
 ) -> set[str]:
-    """The threads of which a row, or the one before it, is missing or was freed."""
+    """The threads of which a row, or the one before it, is missing or was freed; and those that were only moved or
+    annotated in the spool, and that the active side has not."""
     lost: set[str] = set()
     for thread, (id, number) in spooled.saves:
         branch = _branch(found, ours, id)
@@ -245,8 +246,10 @@ async def _without_base(
             row = await active.row(lineage, *before)
             if row is None or not row.root:
                 lost.add(thread)
+    known, saved = {head.owner for head in ours.heads.values()}, {thread for thread, _ in spooled.saves}
     for thread, head in spooled.heads.items():
-        if ours.step(head.position) is None and found.step(head.position) is None:
+        missing = ours.step(head.position) is None and found.step(head.position) is None
+        if missing or (thread not in saved and head.owner not in known):
             lost.add(thread)
     return lost
 

@@ -1,0 +1,82 @@
+"""What each server carried out, commit by commit: for questions that the ledger of callers cannot answer.
+
+A caller does not know which side took its change, and what that side had then. Such questions are asked only where a
+promise seems to be broken, so the commits are kept as they are, and searched when somebody asks.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from backtrail.engines.base import Commit, Position, generation_of
+from backtrail.replicate.role_record import branch_prefix, prefix_of
+
+if TYPE_CHECKING:
+    from .workload import Call
+
+
+class CarriedOut(NamedTuple):
+    """A commit that a server carried out, for a call of a process or in the background."""
+
+    server: str
+    commit: Commit
+    call: Call | None
+    at: float
+
+
+class Trace:
+    """All commits of both servers, in their order."""
+
+    def __init__(self) -> None:
+        self.carried_out: list[CarriedOut] = []
+
+    def add(self, server: str, commit: Commit, call: Any, at: float) -> None:
+        self.carried_out.append(CarriedOut(server, commit, call, at))
+
+    def _positions(self, id: str) -> set[Position]:
+        """All rows of a checkpoint. There are several if it was saved again on the other side."""
+        sought = bytes.fromhex(id.replace("-", ""))
+        return {(row.branch, row.step) for one in self.carried_out for row in one.commit.rows if row.id == sought}
+
+    def made_again_after(self, id: str, deletion: Call) -> bool:
+        """True if this checkpoint was saved in a newer generation than that in which it was deleted."""
+        generations = [
+            generation_of(swap.new.version)
+            for one in self.carried_out
+            if one.call is deletion and one.commit.marks and not one.commit.rows
+            for swap in one.commit.swaps
+            if swap.new is not None
+        ]
+        if not generations:
+            return False
+        return any(prefix_of(branch) > branch_prefix(min(generations)) for branch, _ in self._positions(id))
+
+    def stood_at(self, id: str, names: list[str], since: float) -> bool:
+        """True if one of these threads stood at a checkpoint after that moment, on any server."""
+        positions = self._positions(id)
+        standing: set[tuple[str, str]] = set()
+        for one in self.carried_out:
+            if one.at >= since and standing:
+                return True
+            for swap in one.commit.swaps:
+                if swap.thread in names:
+                    here = swap.new is not None and swap.new.position in positions
+                    (standing.add if here else standing.discard)((one.server, swap.thread))
+        return bool(standing)
+
+    def replaced(self, annotation: Call) -> bool:
+        """True if an acknowledged annotation was made where this one was known."""
+        marks: dict[tuple[str, Position], bytes | None] = {}
+        wrote: set[bytes | None] = set()
+        for server, commit, call, _ in self.carried_out:
+            annotates = call is not None and call.kind == "annotate" and not commit.rows
+            for mark in commit.marks:
+                place = server, (mark.branch, mark.step)
+                if annotates and call is annotation:
+                    wrote.add(mark.data)
+                elif annotates and call is not None and call.acknowledged and call.target == annotation.target:
+                    known = marks.get(place)
+                    if known is not None and known in wrote and mark.data not in wrote:
+                        return True
+                marks[place] = mark.data
+        return False
