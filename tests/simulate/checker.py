@@ -235,25 +235,25 @@ def _deleted_threads(ledger: Ledger, sides: Sides) -> Iterator[Failure]:
 
 def _deleted_checkpoints(ledger: Ledger, sides: Sides) -> Iterator[Failure]:
     """A checkpoint that was deleted or pruned stays deleted; unless its save was still being repeated, or had been in a
-    newer generation; or another thread has it, as a fork has the checkpoints that it was made from; or a head stood on
-    it when the sides were merged, which restores it."""
+    newer generation, or by another thread of that name; or another thread has it, as a fork has the checkpoints that it
+    was made from; or a head stood on it when the sides were merged, which restores it."""
     for call in ledger.acknowledged("delete_at", "prune"):
         if call.deletes_thread:
             continue  # it was the last one: what holds for the thread holds for it
         gone = {call.target} if call.kind == "delete_at" else call.pruned or set()
         for save in ledger.all(*SAVES):
-            if save.id not in gone or not save.over_before(call.begun):
+            if save.id is None or save.id not in gone or not save.over_before(call.begun):
                 continue
             if any(sides.heads[name] == save.id for name in sides.of(save.thread)):
                 continue  # a head that stands on it, because of a move on the other side, restores it
-            if sides.built_on(str(save.id), ledger, call.begun):
+            if sides.built_on(save.id, ledger, call.begun):
                 continue  # … and may have moved on since
             names = sides.of(save.thread)
             back = [name for name in names if name not in call.beside and save.id in sides.ids(name)]
-            if not back or ledger.trace.made_again_after(str(save.id), call):
+            if not back or ledger.trace.made_again_after(save.id, call) or ledger.trace.in_two_threads(save.id):
                 continue
-            if not ledger.trace.stood_at(str(save.id), [save.thread, *names], call.ended or call.begun):
-                yield Failure("a deleted checkpoint is back", f"{call}: {str(save.id)[-6:]} ({save}) is in {back}")
+            if not ledger.trace.stood_at(save.id, [save.thread, *names], call.ended or call.begun):
+                yield Failure("a deleted checkpoint is back", f"{call}: {save.id[-6:]} ({save}) is in {back}")
 
 
 def _annotations(ledger: Ledger, sides: Sides) -> Iterator[Failure]:

@@ -51,6 +51,11 @@ class Trace:
             return False
         return any(prefix_of(branch) > branch_prefix(min(generations)) for branch, _ in self._positions(id))
 
+    def in_two_threads(self, id: str) -> bool:
+        """True if a checkpoint was saved by two threads of one name, neither of which knew the other."""
+        owners = {branch.id: branch.owner for one in self.carried_out for branch in one.commit.branches}
+        return len({owners.get(branch) for branch, _ in self._positions(id)}) > 1
+
     def stood_at(self, id: str, names: list[str], since: float) -> bool:
         """True if one of these threads stood at a checkpoint after that moment, on any server."""
         positions = self._positions(id)
