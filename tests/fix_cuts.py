@@ -294,11 +294,11 @@ def play(scenario: Scenario, kind: Kind, folder: Path, cuts: Mapping[int, str] |
     return calls.made
 
 
-def cut_everywhere(scenario: Scenario, kind: Kind, folder: Path, *, every: int = 1) -> None:
-    """Each fault at each call; or at each n-th, beginning with another one for each fault."""
-    for number, way in enumerate(kind.ways):
+def cut_everywhere(scenario: Scenario, kind: Kind, folder: Path) -> None:
+    """Each fault at each call."""
+    for way in kind.ways:
         calls = play(scenario, kind, folder, {NEVER: way})
-        for at in range(1 + number % every, calls + 1, every):
+        for at in range(1, calls + 1):
             play(scenario, kind, folder, {at: way})
 
 

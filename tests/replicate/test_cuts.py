@@ -1,7 +1,7 @@
 """A mirror with every fault at each of its calls in turn: afterwards both sides have every acknowledged save, once.
 
 A scenario is played once to count the calls that it makes to its two sides, and then, for each of them, once with each
-fault. With a spool: test_cuts_with_a_spool. On files, and with two faults at once: test_cuts_nightly.
+fault. With a spool, and on files: the tests beside this one. With two faults at once: test_cuts_nightly.
 """
 
 from __future__ import annotations
