@@ -243,9 +243,15 @@ class Checker:
             found = self.family(fork.thread)
             #: a fork that moved away does not list what it was forked at: that is the other thread's
             moved = self.ledger.all("rewind", "undo", "delete at", thread=fork.thread)
-            kept = any(fork.target in self.ids[name] for name in found)
+            kept = any(fork.target in self.ids[name] or self._has_state_of(name, fork.target) for name in found)
             if not found or not (kept or moved or fork.target in self.deleted_by_id):
                 yield Finding("lost fork", f"{fork}; there is {found}", (fork.thread, fork.target or ""))
+
+    def _has_state_of(self, name: str, id: str | None) -> bool:
+        """The thread builds on a save, perhaps on the copy of it that went: then it does not list it."""
+        save = self.acknowledged.get(id or "")
+        state = self.one.states.get((name, self.one.heads[name]))
+        return save is not None and state is not None and save.token in state.get("messages", ())
 
     def _gone(self, made: Operation) -> bool:
         """Somebody may have deleted the thread of this operation, knowing it."""

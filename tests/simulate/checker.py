@@ -190,9 +190,11 @@ def _forks(ledger: Ledger, sides: Sides) -> Iterator[Failure]:
         if any(not one.over_before(call.begun) and not one.did_nothing for one in deletes):
             continue
         there = any(call.target in sides.ids(one) for one in sides.of(name))
-        there = there or any(
-            one.thread == name for one in ledger.all("undo", "rewind")
-        )  # it may be before the fork now
+        # It may be before the fork now; or it was made at the copy of a repeated save that went, and has its state.
+        there = there or any(one.thread == name for one in ledger.all("undo", "rewind"))
+        texts = {one.text for one in ledger.all(*SAVES) if one.id == call.target}
+        states = [sides.states.get((one, sides.heads[one]), {}) for one in sides.of(name)]
+        there = there or any(texts & {*state.get("messages", ())} for state in states)
         if not sides.of(name):
             yield Failure("an acknowledged fork is lost", str(call))
         elif call.target is not None and not there and not _target_deleted(ledger, call.target):
