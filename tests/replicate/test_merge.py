@@ -249,6 +249,24 @@ def test_a_save_that_was_made_twice_and_pruned_in_a_newer_generation_is_gone_fro
         assert id not in {one.id for one in sides.thread(sides.target, 3, name).history(all=True)}
 
 
+def test_a_fork_that_lost_its_name_is_kept_although_its_only_save_was_made_again_by_the_other_thread(
+    sides: Sides,
+) -> None:
+    common(sides, "one", "two")
+    id = str(uuid.uuid4())
+    sides.thread(sides.source, 1).fork("fork")
+    sides.thread(sides.source, 1, "fork").append("messages", ["three"], id=id)  # its answer was lost
+    first = sides.thread(sides.target, 2).history()[0].id
+    sides.thread(sides.target, 2).fork("fork", at=first)
+    sides.thread(sides.target, 2, "fork").append("messages", ["three"], id=id)
+    assert sides.merge(2) == [("fork", "fork#diverged-1")]
+    assert sides.equal() == {
+        "t": said("one", "two"),
+        "fork": said("one", "three"),
+        "fork#diverged-1": said("one", "two", "three"),
+    }
+
+
 def test_a_save_that_was_made_twice_can_be_read_whichever_copy_counts_after_a_sweep(sides: Sides) -> None:
     common(sides, "one")
     id = str(uuid.uuid4())

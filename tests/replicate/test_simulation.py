@@ -61,6 +61,7 @@ def _play(*arguments: str) -> subprocess.CompletedProcess[str]:
         (15018524, "async", "--no-spool"),
         (16008584, "async", "--no-spool"),
         (50026503, "sync", "--no-spool"),
+        (51029535, "sync", "--spool"),
     ],
 )
 def test_seeds_that_failed_once_keep_every_promise(start: int, replication: str, spool: str) -> None:

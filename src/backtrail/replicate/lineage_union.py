@@ -198,4 +198,6 @@ class LineageUnion:
             for at, step in self.own_rows(head.owner).items()
             if here.step(at) is not None and not (same and (there.step(at) is not None or at[1] > way.get(at[0], 0)))
         ]
-        return any(own) or not (own or same)  # a fork has nothing of its own at first
+        # A fork is more than its saves, and has none of its own at first.
+        is_fork = any(self.branches[id].owner != head.owner for id in way)
+        return any(own) or (not same and (is_fork or not own))
