@@ -16,6 +16,7 @@ from .plan import Plan, make_plan
 from .world import World
 
 _BATCH = 25  # seeds after which a process reports, and clears away what dead processes left
+_BATCHES = 400  # after which another process goes on: something small is left of every seed
 
 
 def play(plan: Plan) -> list[Failure]:
@@ -37,12 +38,14 @@ def play_batch(given: tuple[Chosen, range]) -> tuple[int, list[tuple[int, Failur
     """How many seeds were played, and the first failure of each that failed."""
     chosen, seeds = given
     warnings.simplefilter("ignore", RuntimeWarning)  # coroutines of dead processes are never awaited
+    gc.disable()  # once for all of them: each time that it is enabled again, it looks at everything young
     found = []
     for seed in seeds:
         failures = play(chosen.plan(seed))
         if failures:
             found.append((seed, failures[0]))
     gc.collect()
+    gc.freeze()  # what is left now stays for good: no later collection looks at it again
     return len(seeds), found
 
 
@@ -51,7 +54,7 @@ def _results(chosen: Chosen, seeds: range, jobs: int) -> Iterator[tuple[int, lis
     if jobs == 1:
         yield from map(play_batch, batches)
         return
-    with multiprocessing.get_context("spawn").Pool(jobs) as pool:
+    with multiprocessing.get_context("spawn").Pool(jobs, maxtasksperchild=_BATCHES) as pool:
         yield from pool.imap(play_batch, batches)
 
 
