@@ -15,7 +15,7 @@ from .checker import Failure
 from .plan import Plan, make_plan
 from .world import World
 
-_BATCH = 25  # seeds after which a process reports, and clears away what dead processes left
+_BATCH = 25  # seeds after which a process reports
 _BATCHES = 400  # after which another process goes on: something small is left of every seed
 
 
@@ -38,14 +38,14 @@ def play_batch(given: tuple[Chosen, range]) -> tuple[int, list[tuple[int, Failur
     """How many seeds were played, and the first failure of each that failed."""
     chosen, seeds = given
     warnings.simplefilter("ignore", RuntimeWarning)  # coroutines of dead processes are never awaited
-    gc.disable()  # once for all of them: each time that it is enabled again, it looks at everything young
+    gc.disable()
     found = []
     for seed in seeds:
         failures = play(chosen.plan(seed))
         if failures:
             found.append((seed, failures[0]))
-    gc.collect()
-    gc.freeze()  # what is left now stays for good: no later collection looks at it again
+        gc.collect()  # cheapest now: everything of this world is still in the processor's cache …
+        gc.freeze()  # … and nothing else is looked at, as what is left now stays for good
     return len(seeds), found
 
 
