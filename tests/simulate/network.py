@@ -12,7 +12,8 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager
+from threading import RLock
 from typing import Any
 
 import msgspec
@@ -41,7 +42,7 @@ class ServerEngine(MemoryEngine):
         return _ALONE
 
 
-_ALONE = nullcontext()
+_ALONE = RLock()  #: nobody waits for it; `with` enters and leaves it without a frame
 
 
 class Server:
@@ -63,10 +64,11 @@ class Network:
         #: called with (server, request, asked by) before a write; what it returns is called once the write is made
         self.on_write: Callable[[Server, Any, Any], Callable[[], None] | None] = lambda *_: None
         self.asking: Callable[[], Any] = lambda: None  #: what the caller is doing
-        self._dice = random.Random(noise)
+        self.dice = random.Random(noise)
+        self.draw = self.dice.random
         self._calm = calm
-        self._story = story
-        self._cuts: dict[tuple[Process | None, str], list[Fault]] = {}
+        self.story = story
+        self.cuts: dict[tuple[Process | None, str], list[Fault]] = {}
         self._due: list[_AtCall] = []
 
     # -- faults ---------------------------------------------------------------------------------------------------
@@ -78,32 +80,33 @@ class Network:
     def cut(self, process: Process | None, fault: Fault) -> None:
         """Cut a process (None: everybody) off a server."""
         key = (process, fault.side)
-        self._cuts.setdefault(key, []).append(fault)
+        self.cuts.setdefault(key, []).append(fault)
         self.loop.call_later(fault.lasting, self._mend, key, fault, context=NOBODY)
 
     def _mend(self, key: tuple[Process | None, str], fault: Fault) -> None:
-        if fault in self._cuts.get(key, ()):
-            self._cuts[key].remove(fault)
-            if not self._cuts[key]:
-                del self._cuts[key]
-            self._story.tell(f"the {key[1]} can be reached again by {key[0].name if key[0] else 'all'}")
+        if fault in self.cuts.get(key, ()):
+            self.cuts[key].remove(fault)
+            if not self.cuts[key]:
+                del self.cuts[key]
+            self.story.tell(f"the {key[1]} can be reached again by {key[0].name if key[0] else 'all'}")
 
     def heal(self) -> None:
-        self._cuts.clear()
+        self.cuts.clear()
         self._due.clear()
 
-    def _how_cut(self, process: Process, server: Server) -> str | None:
-        if not self._cuts:
+    def how_cut(self, process: Process, server: Server) -> str | None:
+        if not self.cuts:
             return None
-        cuts = self._cuts.get((process, server.name)) or self._cuts.get((None, server.name))
+        cuts = self.cuts.get((process, server.name)) or self.cuts.get((None, server.name))
         return cuts[0].how if cuts else None
 
     # -- messages -------------------------------------------------------------------------------------------------
 
-    def _delay(self) -> float:
+    def delay(self) -> float:
+        """The seconds that one message takes."""
         if self._calm:
             return 0.001
-        drawn = self._dice.random()
+        drawn = self.draw()
         if drawn < 0.9:
             return 0.0005 + drawn * 0.002
         return 0.02 if drawn < 0.98 else 0.3
@@ -115,9 +118,16 @@ class Network:
         fate = self._fate(process) if self._due else None
         if server.local and fate != "never":
             fate = None  # a disk loses nothing
-        message = Message(self, process, server, method, args, options)
-        message.send(fate)
-        return message.outcome
+        loop = self.loop
+        outcome: asyncio.Future[Any] = asyncio.Future(loop=loop)
+        message = Message(self, process, server, method, args, options, outcome, self.asking())
+        request = self.delay()
+        if fate is None and not self.cuts:
+            self.under_way += 1
+            loop.call_nobody(request, message.arrive)
+        else:
+            message.send(fate, request)
+        return outcome
 
     def _fate(self, process: Process) -> str | None:
         """What becomes of this call of a process, if something is to happen at it."""
@@ -149,65 +159,67 @@ class _AtCall:
         self.concerns, self.left, self.happen = concerns, call, happen
 
 
-class Message:
-    """One call on its way to a server and back."""
+class Message(msgspec.Struct, eq=False):
+    """One call on its way to a server and back. A struct, like a `Handle`: there are hundreds for each seed."""
 
-    __slots__ = ("args", "asked_by", "method", "network", "options", "outcome", "process", "server")
+    network: Network
+    process: Process
+    server: Server
+    method: str
+    args: tuple[Any, ...]
+    options: dict[str, Any]
+    outcome: asyncio.Future[Any]
+    asked_by: Any
+    lose_answer: bool = False
 
-    def __init__(
-        self, network: Network, process: Process, server: Server, method: str, args: Any, options: Any
-    ) -> None:
-        self.network, self.process, self.server = network, process, server
-        self.method, self.args, self.options = method, args, options
-        self.outcome: asyncio.Future[Any] = network.loop.create_future()
-        self.asked_by = network.asking()
-
-    def send(self, fate: str | None) -> None:
+    def send(self, fate: str | None, request: float) -> None:
+        """Send it while there are faults: to arrive after `request` seconds, or to fare otherwise."""
         network = self.network
-        request = network._delay()
-        cut = network._how_cut(self.process, self.server)
+        cut = network.how_cut(self.process, self.server)
         if fate is None and cut in ("refused", "silent"):
             fate = cut
-            if cut == "silent" and self.method in WRITES and network._dice.random() < 0.1:
+            if cut == "silent" and self.method in WRITES and network.draw() < 0.1:
                 fate = "late"
         if fate is None:
-            self._arrive_in(request, self._arrive, False)
+            self._arrive_in(request, self.arrive)
         elif fate == "refused":
             self._after(request, self._fail, "the connection was refused")
         elif fate in ("silent", "request"):
             self._after(TIMEOUT, self._fail, "no answer")
         elif fate == "late":
             self._after(TIMEOUT, self._fail, "no answer")
-            self._arrive_in(TIMEOUT + network._dice.choice((0.01, 0.5, 3.0)), self._arrive_late)
+            self._arrive_in(TIMEOUT + network.dice.choice((0.01, 0.5, 3.0)), self._arrive_late)
         elif fate != "never":  # then the process died before it was sent
             if fate == "twice" and self.method in WRITES:
-                self._arrive_in(request + network._dice.choice((0.005, 0.1, 2.0)), self._arrive_late)
+                self._arrive_in(request + network.dice.choice((0.005, 0.1, 2.0)), self._arrive_late)
             if fate == "slow":
-                request += network._dice.choice((0.05, 0.4, 0.9))
-            self._arrive_in(request, self._arrive, fate == "answer")
+                request += network.dice.choice((0.05, 0.4, 0.9))
+            self.lose_answer = fate == "answer"
+            self._arrive_in(request, self.arrive)
 
     def _after(self, seconds: float, callback: Callable[..., None], *args: Any) -> None:
-        self.network.loop.call_nobody(seconds, callback, args)
+        self.network.loop.call_nobody(seconds, callback, *args)
 
-    def _arrive_in(self, seconds: float, callback: Callable[..., None], *args: Any) -> None:
+    def _arrive_in(self, seconds: float, callback: Callable[[], None]) -> None:
         self.network.under_way += 1
-        self.network.loop.call_nobody(seconds, callback, args)
+        self.network.loop.call_nobody(seconds, callback)
 
-    def _arrive(self, lose_answer: bool) -> None:
+    def arrive(self) -> None:
+        """Reach the server, and send its answer back."""
         network = self.network
         network.under_way -= 1
-        if self.process.dead and network._dice.random() < 0.5:
+        if self.process.dead and network.draw() < 0.5:
             self._note("never arrived: its process is dead")
             return
-        if network._how_cut(self.process, self.server) in ("refused", "silent"):
+        if network.cuts and network.how_cut(self.process, self.server) in ("refused", "silent"):
             self._after(TIMEOUT, self._fail, "no answer")
             return
         value, error = network.apply(self)
-        if lose_answer:
+        if self.lose_answer:
             self._note("was carried out, and the answer lost", error)
             self._after(TIMEOUT, self._fail, "no answer")
             return
-        self._after(network._delay(), self._answer, value, error)
+        network.loop.call_nobody(network.delay(), self._answer, value, error)
 
     def _arrive_late(self) -> None:
         self.network.under_way -= 1
@@ -217,17 +229,19 @@ class Message:
         self._note("arrived now, late or a second time", error)
 
     def _answer(self, value: Any, error: BaseException | None) -> None:
-        if self.network._how_cut(self.process, self.server) is not None:
+        network, outcome = self.network, self.outcome
+        if network.cuts and network.how_cut(self.process, self.server) is not None:
             self._note("was carried out, and the answer lost", error)
             self._after(TIMEOUT, self._fail, "no answer")
             return
-        self._note("", error)
-        if self.outcome.cancelled() or self.process.dead:
+        if not network.story.silent:
+            self._note("", error)
+        if outcome.cancelled() or self.process.dead:
             return
         if error is not None:
-            self.outcome.set_exception(error)
+            outcome.set_exception(error)
         else:
-            self.outcome.set_result(value)
+            outcome.set_result(value)
 
     def _fail(self, why: str) -> None:
         self._note(f"Unavailable: {why}")
@@ -235,8 +249,8 @@ class Message:
             self.outcome.set_exception(Unavailable(f"{self.server.name}: {why}"))
 
     def _note(self, what: str, error: BaseException | None = None) -> None:
-        if not self.network._story.silent:
-            self.network._story.message(self, what, error)
+        if not self.network.story.silent:
+            self.network.story.message(self, what, error)
 
 
 class Link(Engine):

@@ -22,8 +22,12 @@ def history(store: backtrail.Store, thread: str, *, all: bool = True) -> list[ba
 def kept_beside(engines: Mapping[str, Engine], thread: str) -> dict[str, set[str]]:
     """The threads that hold what lost against this one, on any server, and the ids of their checkpoints."""
     found: dict[str, set[str]] = {}
-    for store in map(backtrail.open, engines.values()):
-        for info in store.threads(prefix=f"{thread}#diverged-"):
+    prefix = f"{thread}#diverged-"
+    for engine in engines.values():
+        if not finish(engine.threads(prefix=prefix, limit=1)):
+            continue  # as nearly always; to open a store costs ten times as much
+        store = backtrail.open(engine)
+        for info in store.threads(prefix=prefix):
             found.setdefault(info.id, set()).update(one.id for one in history(store, info.id))
     return found
 

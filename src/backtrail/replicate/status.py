@@ -7,6 +7,7 @@ import threading
 from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable
+from functools import lru_cache
 from typing import Any, Literal
 
 import msgspec
@@ -130,11 +131,7 @@ class Meters:
             from opentelemetry import metrics
         except ImportError:
             return
-        meter = metrics.get_meter("backtrail")
-        self._lag = meter.create_histogram("backtrail.mirror.lag", unit="1", description="commits the follower lacks")
-        self._changes = meter.create_counter(
-            "backtrail.mirror.changes", unit="1", description="changes of the active side"
-        )
+        self._lag, self._changes = _instruments(metrics.get_meter)
 
     def lag(self, records: int) -> None:
         if self._lag is not None:
@@ -143,3 +140,14 @@ class Meters:
     def changed(self, to: str) -> None:
         if self._changes is not None:
             self._changes.add(1, {"active": to})
+
+
+@lru_cache(maxsize=1)
+def _instruments(get_meter: Callable[[str], Any]) -> tuple[Any, Any]:
+    """The lag and the changes of all mirrors of this process. OpenTelemetry keeps whatever is made: each mirror that
+    is opened would leave its own behind."""
+    meter = get_meter("backtrail")
+    return (
+        meter.create_histogram("backtrail.mirror.lag", unit="1", description="commits the follower lacks"),
+        meter.create_counter("backtrail.mirror.changes", unit="1", description="changes of the active side"),
+    )
