@@ -153,6 +153,27 @@ def test_what_was_spooled_of_a_deleted_thread_does_not_bring_it_back_although_th
     assert adrift.left() == 0
 
 
+def test_what_was_spooled_comes_without_the_deleted_checkpoints_it_builds_on_once_the_side_that_deleted_them_is_back(
+    adrift: Adrift,
+) -> None:
+    primary: MemoryEngine = adrift.sides[1].engine  # type: ignore[assignment]
+    sides = Sides()
+    [second] = adrift.save("two")
+    sides.delete(primary, 2)
+    head = sides.head(adrift.active)
+    finish(adrift.active.commit(Commit("t", [Swap("t", head.key, None)])))  # by a merge of both
+    sides.thread(adrift.active, 2).append("messages", ["created anew"])
+    assert adrift.deliver(generation=2) == [("t", "t#diverged-1")]
+    assert len(list(sides.thread(adrift.active, 2, "t#diverged-1").history())) == 2  # nobody here knows of the deletion
+    sides.merge(2, "t", None, adrift.active, primary)
+    for side in (adrift.active, primary):
+        store = backtrail.open(side)
+        assert store.thread("t").load() == {"messages": ["created anew"]}
+        assert store.thread("t#diverged-1").load() == {"messages": ["one", "two"]}
+        assert [one.id for one in store.thread("t#diverged-1").history(all=True)] == [second]
+        assert not store.verify().problems
+
+
 def test_two_processes_that_deliver_at_once_deliver_once(adrift: Adrift) -> None:
     adrift.save("two", "three")
 

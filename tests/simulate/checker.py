@@ -13,10 +13,12 @@ import msgspec
 
 import backtrail
 from backtrail.engines.base import Engine
+from backtrail.engines.coroutines import finish
 from backtrail.errors import Conflict, LockTimeout, NotFound, Unavailable
 
 from .plan import Plan
 from .servers import records
+from .trace import Trace
 from .workload import SAVES, Call, Ledger
 
 ALLOWED = (Unavailable, Conflict, LockTimeout, NotFound)
@@ -37,6 +39,7 @@ class Sides:
 
     def __init__(self, engines: dict[str, Engine]) -> None:
         self.stores = {name: backtrail.open(engine) for name, engine in engines.items()}
+        self._engine = engines["primary"]
         self.histories: dict[str, list[backtrail.Checkpoint]] = {}
         self.heads: dict[str, str] = {}  #: ids of checkpoints
         self.states: dict[tuple[str, str], Any] = {}
@@ -83,11 +86,11 @@ class Sides:
     def ids(self, name: str) -> set[str]:
         return {checkpoint.id for checkpoint in self.histories[name]}
 
-    def unacknowledged(self, name: str, saves: list[Call]) -> set[str]:
-        """The checkpoints of saves whose caller never learned their ids."""
-        texts = {save.text for save in saves if save.id is None}
-        states = {id: self.states.get((name, id), {}).get("messages") for id in self.ids(name)}
-        return {id for id, messages in states.items() if messages and messages[-1] in texts}
+    def has_fork(self, id: str, trace: Trace) -> bool:
+        """True if a thread has this checkpoint in its history, and did not save it itself."""
+        owners = trace.owners(id)
+        heads = [finish(self._engine.head(name)) for name in self.histories if id in self.ids(name)]
+        return any(head is not None and head.owner not in owners for head in heads)
 
     def built_on(self, id: str, ledger: Ledger, moment: float) -> bool:
         """True if a save that was not over at that moment continued from this checkpoint."""
@@ -224,14 +227,14 @@ def _deleted_threads(ledger: Ledger, sides: Sides) -> Iterator[Failure]:
             one for one in ledger.all("delete_at", "prune") if one is not call and not one.over_before(call.begun)
         ]
         excused = any(one.kind == "prune" or one.target in others for one in removed if not one.did_nothing)
-        forked = any(one.thread == call.thread for one in ledger.all("fork"))
         for name in sides.of(call.thread):
-            others |= sides.unacknowledged(name, saves)
             back = sides.ids(name) & own - again
-            # Those that a fork has as well cannot be deleted for one of the two. And a save that was made once more
-            # brings back what it builds on.
-            kept = (forked and bool(sides.ids(name) & others)) or bool(sides.ids(name) & again & own)
-            if back and not excused and not kept:
+            # A save that was made once more brings back what it builds on. And those that a fork has as well, or a head
+            # that was kept beside its thread before the deletion was known, cannot be deleted for one of the two.
+            if not back or excused or sides.ids(name) & again & own:
+                continue
+            back = {id for id in back if not sides.has_fork(id, ledger.trace)}
+            if back:
                 yield Failure("a deleted thread is back", f"{call}: {name!r} has {[id[-6:] for id in sorted(back)]}")
 
 

@@ -53,8 +53,12 @@ class Trace:
 
     def in_two_threads(self, id: str) -> bool:
         """True if a checkpoint was saved by two threads of one name, neither of which knew the other."""
+        return len(self.owners(id)) > 1
+
+    def owners(self, id: str) -> set[bytes | None]:
+        """The threads that saved a checkpoint, by their incarnations."""
         owners = {branch.id: branch.owner for one in self.carried_out for branch in one.commit.branches}
-        return len({owners.get(branch) for branch, _ in self._positions(id)}) > 1
+        return {owners.get(branch) for branch, _ in self._positions(id)}
 
     def stood_at(self, id: str, names: list[str], since: float) -> bool:
         """True if one of these threads stood at a checkpoint after that moment, on any server."""

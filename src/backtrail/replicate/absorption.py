@@ -7,7 +7,6 @@ target and changes its heads in one commit, and does the same to the source.
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Collection, Iterable
 
 import msgspec
@@ -24,14 +23,11 @@ from backtrail.engines.base import (
 )
 from backtrail.engines.branch_origins import furthest, leads_through
 from backtrail.engines.conflicts import Refused
-from backtrail.replicate.deleted_threads import Deletions, Fate, fate, find_deletions
+from backtrail.replicate.deleted_threads import Deletions, Fate, diverged, fate, find_deletions
 from backtrail.replicate.lineage_copy import LineageRecords, copy_blobs, copy_rows
 from backtrail.replicate.lineage_union import LineageUnion, Seen
 from backtrail.replicate.merge_rules import Apart, Codec, Rule
 
-LABEL = "diverged"
-_SUFFIX = re.compile(rf"#{LABEL}-\d+$")
-_LONGEST = 480  # characters of a name that another name is made from
 _RINGS = "the two stores are sealed with different key rings: copy one into the other with store.copy_to()"
 
 
@@ -234,7 +230,7 @@ class Absorption:
     async def _free_name(self, thread: str) -> str:
         number = 1
         while True:
-            name = f"{_SUFFIX.sub('', thread)[:_LONGEST]}#{LABEL}-{number}"
+            name = diverged(thread, number)
             taken = name in self._final or name in self._theirs.heads
             if not taken and await self._target.head(name) is None and await self._source.head(name) is None:
                 return name

@@ -3,12 +3,14 @@
 A side on which a thread is missing may have deleted it, or may never have had it. The tombstone tells which. It is
 written on the active side before the thread's head is deleted, and has no effect as long as that side has the head: so
 a deletion that was refused or interrupted needs no clearing up. It also tells which rows went with the thread, because
-a sweep may have freed them by the time the other side is compared.
+a sweep may have freed them by the time the other side is compared. And it is found for a thread that is kept as
+`name#diverged-n` because it lost its name on the other side, where nobody knew that it was deleted.
 """
 
 from __future__ import annotations
 
 import hashlib
+import re
 import time
 from collections.abc import Iterable, Mapping
 from enum import Enum, auto
@@ -25,6 +27,8 @@ from backtrail.replicate.role_record import LINEAGE, RESERVED
 _NAMES = f"{RESERVED}gone/"
 _REMEMBERED = 3600 * 1_000_000  # microseconds: a save that was under way may still reach the other side
 _KNOWN = 64  # branches: a tombstone has the size of a head's note
+_DIVERGED = re.compile(r"#diverged-\d+$")
+_LONGEST = 480  # characters of a name that another name is made from
 
 
 class Tombstone(msgspec.Struct, frozen=True, array_like=True, order=True):
@@ -42,6 +46,15 @@ class Tombstone(msgspec.Struct, frozen=True, array_like=True, order=True):
             if branch == position[0]:
                 return position[1] <= step
         return None if len(self.known) == _KNOWN else False
+
+
+def diverged(thread: str, number: int) -> str:
+    """The name under which a head of this thread is kept that lost."""
+    return f"{_stem(thread)}#diverged-{number}"
+
+
+def _stem(thread: str) -> str:
+    return _DIVERGED.sub("", thread)[:_LONGEST]
 
 
 class Fate(Enum):
@@ -102,18 +115,19 @@ async def _rows_of(side: Engine, head: Head) -> tuple[Position, ...]:
 
 
 async def find_deletions(sides: Iterable[Engine], head: Head) -> Deletions:
-    """The deletions of this thread's name on any of these sides, which do not have this head."""
+    """The deletions of this thread and of others of its name on any of these sides, which do not have this head."""
     own: list[Tombstone] = []
     others: dict[bytes, int] = {}
     for side in sides:
-        there = await side.head(head.thread)
         for stone in await side.threads(prefix=_name(head.thread, b"")):
+            deleted = _decode(stone)
+            there = await side.head(deleted.thread)
             if there is not None and there.owner == stone.owner:
                 continue
             if stone.owner == head.owner:
-                own.append(_decode(stone))
-            else:
-                others[stone.owner] = max(others.get(stone.owner, 0), _decode(stone).generation)
+                own.append(deleted)
+            elif deleted.thread == head.thread:
+                others[stone.owner] = max(others.get(stone.owner, 0), deleted.generation)
     return Deletions(max(own, default=None), others)
 
 
@@ -134,7 +148,7 @@ async def clear_tombstones(side: Engine, other: Engine) -> None:
 
 
 def _name(thread: str, owner: bytes) -> str:
-    return f"{_NAMES}{hashlib.blake2b(thread.encode(), digest_size=16).hexdigest()}/{owner.hex()}"
+    return f"{_NAMES}{hashlib.blake2b(_stem(thread).encode(), digest_size=16).hexdigest()}/{owner.hex()}"
 
 
 def _decode(stone: Head) -> Tombstone:
