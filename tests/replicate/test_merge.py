@@ -267,6 +267,20 @@ def test_a_fork_that_lost_its_name_is_kept_although_its_only_save_was_made_again
     }
 
 
+def test_a_thread_that_outlives_a_deletion_of_its_name_has_no_copy_of_a_save_that_was_deleted_with_the_other(
+    sides: Sides,
+) -> None:
+    id = str(uuid.uuid4())
+    sides.thread(sides.target, 1).append("messages", ["one"], id=id)  # its answer was lost
+    sides.thread(sides.source, 2).append("messages", ["one"], id=id)
+    sides.delete(sides.source, 2)
+    sides.thread(sides.source, 2).append("messages", ["another thread"])
+    newer = sides.thread(sides.target, 3).append("messages", ["two"]).id
+    assert sides.merge(3) == [("t", "t#diverged-1")]
+    assert sides.equal() == {"t": said("one", "two"), "t#diverged-1": said("another thread")}
+    assert [one.id for one in sides.thread(sides.target, 3).history(all=True)] == [newer]
+
+
 def test_a_save_that_was_made_twice_can_be_read_whichever_copy_counts_after_a_sweep(sides: Sides) -> None:
     common(sides, "one")
     id = str(uuid.uuid4())

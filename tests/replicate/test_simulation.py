@@ -62,6 +62,8 @@ def _play(*arguments: str) -> subprocess.CompletedProcess[str]:
         (16008584, "async", "--no-spool"),
         (50026503, "sync", "--no-spool"),
         (51029535, "sync", "--spool"),
+        (51033286, "sync", "--spool"),
+        (53053284, "sync", "--spool"),
     ],
 )
 def test_seeds_that_failed_once_keep_every_promise(start: int, replication: str, spool: str) -> None:

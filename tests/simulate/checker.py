@@ -13,12 +13,10 @@ import msgspec
 
 import backtrail
 from backtrail.engines.base import Engine
-from backtrail.engines.coroutines import finish
 from backtrail.errors import Conflict, LockTimeout, NotFound, Unavailable
 
 from .plan import Plan
 from .servers import records
-from .trace import Trace
 from .workload import SAVES, Call, Ledger
 
 ALLOWED = (Unavailable, Conflict, LockTimeout, NotFound)
@@ -39,7 +37,6 @@ class Sides:
 
     def __init__(self, engines: dict[str, Engine]) -> None:
         self.stores = {name: backtrail.open(engine) for name, engine in engines.items()}
-        self._engine = engines["primary"]
         self.histories: dict[str, list[backtrail.Checkpoint]] = {}
         self.heads: dict[str, str] = {}  #: ids of checkpoints
         self.states: dict[tuple[str, str], Any] = {}
@@ -85,12 +82,6 @@ class Sides:
 
     def ids(self, name: str) -> set[str]:
         return {checkpoint.id for checkpoint in self.histories[name]}
-
-    def has_fork(self, id: str, trace: Trace) -> bool:
-        """True if a thread has this checkpoint in its history, and did not save it itself."""
-        owners = trace.owners(id)
-        heads = [finish(self._engine.head(name)) for name in self.histories if id in self.ids(name)]
-        return any(head is not None and head.owner not in owners for head in heads)
 
     def built_on(self, id: str, ledger: Ledger, moment: float) -> bool:
         """True if a save that was not over at that moment continued from this checkpoint."""
@@ -233,7 +224,7 @@ def _deleted_threads(ledger: Ledger, sides: Sides) -> Iterator[Failure]:
             # that was kept beside its thread before the deletion was known, cannot be deleted for one of the two.
             if not back or excused or sides.ids(name) & again & own:
                 continue
-            back = {id for id in back if not sides.has_fork(id, ledger.trace)}
+            back = {id for id in back if not ledger.trace.had_fork(id)}
             if back:
                 yield Failure("a deleted thread is back", f"{call}: {name!r} has {[id[-6:] for id in sorted(back)]}")
 

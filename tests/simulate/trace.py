@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from backtrail.engines.base import Commit, Position, generation_of
+from backtrail.engines.base import Branch, Commit, Position, generation_of
+from backtrail.engines.branch_origins import leads_through
 from backtrail.replicate.role_record import branch_prefix, prefix_of
 
 if TYPE_CHECKING:
@@ -55,10 +56,20 @@ class Trace:
         """True if a checkpoint was saved by two threads of one name, neither of which knew the other."""
         return len(self.owners(id)) > 1
 
-    def owners(self, id: str) -> set[bytes | None]:
+    def owners(self, id: str) -> set[bytes]:
         """The threads that saved a checkpoint, by their incarnations."""
-        owners = {branch.id: branch.owner for one in self.carried_out for branch in one.commit.branches}
-        return {owners.get(branch) for branch, _ in self._positions(id)}
+        branches = self._branches()
+        return {branches[branch].owner for branch, _ in self._positions(id) if branch in branches}
+
+    def _branches(self) -> dict[bytes, Branch]:
+        return {branch.id: branch for one in self.carried_out for branch in one.commit.branches}
+
+    def had_fork(self, id: str) -> bool:
+        """True if a thread has had this checkpoint in its history, and had not saved it itself."""
+        branches, owners, positions = self._branches(), self.owners(id), self._positions(id)
+        heads = {swap.new for one in self.carried_out for swap in one.commit.swaps if swap.new is not None}
+        forks = [head.position for head in heads if head.step and head.owner not in owners]
+        return any(leads_through(at, row, branches.get) for at in forks for row in positions)
 
     def stood_at(self, id: str, names: list[str], since: float) -> bool:
         """True if one of these threads stood at a checkpoint after that moment, on any server."""

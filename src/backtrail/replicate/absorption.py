@@ -132,10 +132,10 @@ class Absorption:
         deletions = await self._find_deletions(head, from_source)
         self._looked_up.append((from_source, head, deletions))
         end = self._rule.fate(head, deletions) if from_source else fate(head, deletions)
-        if end not in (Fate.NEWER, Fate.UNSEEN, Fate.OUSTED):
+        if end is Fate.DEAD or (end is Fate.ALIVE and not deletions.others):
             return _Claim(head, here, there, end)
         seen = self._union.seen_by(deletions, head.owner, there)
-        if seen(head.position) is not None:  # whoever deleted the thread has been here
+        if end is not Fate.ALIVE and seen(head.position) is not None:  # whoever deleted the thread has been here
             unseen = self._union.newest_unseen(head.owner, seen)
             if unseen is None:
                 return _Claim(head, here, there, Fate.DEAD)
