@@ -25,6 +25,7 @@ from fix_flaky import Flaky
 def many_rows(monkeypatch: pytest.MonkeyPatch) -> None:
     """However few rows a lineage has, they are too many to come in one commit."""
     monkeypatch.setattr("backtrail.replicate.lineage_copy.ROWS", 1)
+    monkeypatch.setattr("backtrail.replicate.lineage_copy._BATCH_ROWS", 1)
 
 
 class InGeneration(WritesInGenerations):

@@ -18,6 +18,7 @@ from backtrail.engines.coroutines import finish
 from backtrail.engines.memory import MemoryEngine
 from backtrail.engines.sqlite import SQLiteEngine
 from backtrail.replicate import role_record
+from backtrail.replicate.head_comparison import differing
 from fix_flaky import Flaky
 from fix_pairs import Pair
 
@@ -95,6 +96,34 @@ def test_a_change_that_happens_during_a_look_at_everything_is_looked_at_as_well(
     pair.primary.calls.clear()
     following.wake()
     pair.eventually(lambda: "threads" in pair.primary.calls)
+
+
+def test_a_save_that_is_on_its_way_while_all_is_compared_leaves_nothing_to_merge(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    primary, replica = (Gated(SQLiteEngine(tmp_path / name)) for name in ("a.db", "b.db"))
+    store = backtrail.open(primary, replica=replica, **NEVER)
+    thread = store.thread("t")
+    thread.save({"n": 1})
+    store.catch_up()
+    replicator = store._core.context.engine.replicator  # type: ignore[attr-defined]
+    seen: list[list[str]] = []
+
+    async def arriving(*sides: Engine) -> list[str]:
+        seen.append(await differing(*sides))
+        replica.free.set()
+        saving.join()
+        return seen[-1]
+
+    monkeypatch.setattr("backtrail.replicate.replicator.differing", arriving)
+    replica.free.clear()
+    saving = threading.Thread(target=thread.save, args=({"n": 2},))
+    saving.start()
+    replica.reached.wait()
+    finish(replicator._compare_all(replicator._failover.standing))
+    assert seen == [["t"]]
+    assert replicator.outbox.behind == 0
+    store.close()
 
 
 def test_a_side_that_could_not_be_reached_is_not_well_because_it_answered_before(pair: Pair) -> None:

@@ -18,7 +18,8 @@ from backtrail.engines.conflicts import Refused
 from backtrail.engines.delegating_engine import WrappingEngine
 
 Progress = Callable[[int, int], object]  #: called with the records and bytes copied so far
-_BATCH = 4 * 1024 * 1024  # bytes in one commit
+_BATCH = 4 * 1024 * 1024  # bytes in one commit, of at most so many rows:
+_BATCH_ROWS = 4096
 ROWS = 256  #: rows read at once, and at most so many come with the heads
 
 
@@ -132,6 +133,8 @@ async def copy_rows(
     for branch, numbers in lacking.items():
         steps = sorted(numbers)
         first = () if branch.id in known else (branch,)
+        batch: list[Row] = []
+        size = 0
         for start in range(0, len(steps), ROWS):
             wanted = {*steps[start : start + ROWS]}
             found = await source.rows(lineage, branch.id, min(wanted), max(wanted))
@@ -140,7 +143,6 @@ async def copy_rows(
                 raise _moved(lineage)  # a sweep has removed some since they were counted
             if records is not None:
                 rows = [row._replace(mark=records.steps[branch.id][row.step].mark) for row in rows]
-            batch: list[Row] = []
             for row in rows:
                 weight += len(row.root) + len(row.payload)
                 if row.step == steps[-1] or (branch.id, row.step) in hold or (few and weight < _BATCH):
@@ -148,12 +150,13 @@ async def copy_rows(
                     marks.extend(_marks(branch.id, [row]))
                 else:
                     batch.append(row)
-                    if sum(len(one.root) + len(one.payload) for one in batch) >= _BATCH:
+                    size += len(row.root) + len(row.payload)
+                    if size >= _BATCH or len(batch) >= _BATCH_ROWS:
                         await target.commit(_commit(lineage, branch.id, batch, first))
-                        batch, first = [], ()
-            if batch:
-                await target.commit(_commit(lineage, branch.id, batch, first))
-                first = ()
+                        batch, first, size = [], (), 0
+        if batch:
+            await target.commit(_commit(lineage, branch.id, batch, first))
+            first = ()
         branches.extend(first)
     return Commit(lineage, (), held, branches, marks)
 

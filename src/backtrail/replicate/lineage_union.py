@@ -80,6 +80,8 @@ class LineageUnion:
         """Settle which row of a save counts, and how it is annotated; False if none does. There may be several, because
         one side repeated it: the one in the history stays, or else the first that no side has removed. None stays if
         somebody deleted the save, who knew one of them; unless the thread is at it, or it was made again after that."""
+        if rows[same[0]].mark is None and len(self._by_id[rows[same[0]].id]) == 1:
+            return True  # like nearly all: it was made once, and nobody has said anything of it
         facts = {at: self._codec.mark_facts(at[0], rows[at]) for at in same}
         alive = [at for at in same if not self._is_deleted(at[0], rows[at])]
         stays: Position | None = same[0] if same[0][1] <= way.get(same[0][0], 0) else (alive or same)[0]

@@ -16,6 +16,7 @@ from backtrail.replicate.deleted_threads import clear_tombstones
 from backtrail.replicate.failover import Failover, Standing
 from backtrail.replicate.fast_forward import fast_forward
 from backtrail.replicate.head_comparison import differing
+from backtrail.replicate.lineage_copy import heads_of
 from backtrail.replicate.merge import merge
 from backtrail.replicate.merge_rules import Codec, Moving, Outdated
 from backtrail.replicate.outbox import Outbox
@@ -127,8 +128,11 @@ class Replicator:
     async def _compare_all(self, standing: Standing) -> None:
         """Compare all heads, and mark the lineages that differ."""
         failover = self._failover
-        for lineage in await differing(failover.sides[standing.active], failover.sides[standing.follower]):
-            if not self.outbox.is_waiting(lineage):
+        active, follower = failover.sides[standing.active], failover.sides[standing.follower]
+        for lineage in await differing(active, follower):
+            # A save that was only on its way to the follower has arrived by now.
+            waits = self.outbox.is_waiting(lineage)
+            if not waits and await heads_of(follower, lineage) != await heads_of(active, lineage):
                 self.outbox.mark(lineage)
         for side, other in (standing.active, standing.follower), (standing.follower, standing.active):
             await clear_tombstones(failover.fenced(side), failover.sides[other])
