@@ -3,7 +3,7 @@
 Redis and PostgreSQL are private servers; SQLite is a file. With `replication="sync"` a save is compared with the slower
 side in the async API and with the sum of both sides in the sync API; with `"async"` it is compared with the primary
 alone. "both, without a mirror" is the time of two saves at once on this machine. At the end: how fast an empty replica
-catches up, how fast one that was away does, and how long the first save after a kill of the primary takes.
+catches up, and the outages of `mirror_outage`.
 """
 
 from __future__ import annotations
@@ -15,21 +15,17 @@ import time
 from collections import defaultdict
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import backtrail
 import backtrail.aio
 from backtrail.testing.servers import PostgresServer, RedisServer, private_directory
 from bench.measure import Outcome, Target
 from bench.run_context import RunContext
+from bench.workloads import mirror_outage
+from bench.workloads.mirror_outage import MESSAGE, Times, UrlOf, maybe_await
 
-MESSAGE = {"role": "user", "content": "a message of the usual length, as people write them to agents " * 8}
 StoreOpener = Callable[[], Any]
-UrlOf = Callable[[str], str]  # name -> URL of an empty store
-
-
-async def _maybe_await(value: Any) -> Any:
-    return await value if inspect.isawaitable(value) else value
 
 
 class TwoStores:
@@ -47,31 +43,24 @@ class TwoStores:
 
     async def close(self) -> None:
         for store in self.stores:
-            await _maybe_await(store.close())
+            await maybe_await(store.close())
 
 
 async def time_saves(open_store: StoreOpener, saves: int, name: str) -> tuple[list[float], float]:
     """Seconds that each append took, and seconds of CPU time for each."""
-    store = await _maybe_await(open_store())
+    store = await maybe_await(open_store())
     thread = store.thread(name)
     for _ in range(10):
-        await _maybe_await(thread.append("messages", [MESSAGE]))
+        await maybe_await(thread.append("messages", [MESSAGE]))
     took = []
     spent = time.process_time()
     for _ in range(saves):
         began = time.perf_counter()
-        await _maybe_await(thread.append("messages", [MESSAGE]))
+        await maybe_await(thread.append("messages", [MESSAGE]))
         took.append(time.perf_counter() - began)
     spent = time.process_time() - spent
-    await _maybe_await(store.close())
+    await maybe_await(store.close())
     return took, spent / saves
-
-
-class Times(NamedTuple):
-    """Milliseconds of a save: elapsed, and of processor time."""
-
-    taken: float
-    spent: float
 
 
 def compare(openers: dict[str, StoreOpener], saves: int, rounds: int) -> dict[str, Times]:
@@ -99,7 +88,7 @@ def compare_pair(title: str, one: UrlOf, two: UrlOf, saves: int, rounds: int, ou
 
         async def apart(open_store: Any = open_store, api: str = api) -> TwoStores:
             name = f"apart_{api}"
-            return TwoStores(await _maybe_await(open_store(one(name))), await _maybe_await(open_store(two(name))))
+            return TwoStores(await maybe_await(open_store(one(name))), await maybe_await(open_store(two(name))))
 
         openers: dict[str, StoreOpener] = {
             "primary alone": lambda open_store=open_store, api=api: open_store(one(f"alone_{api}")),
@@ -153,24 +142,11 @@ def after_an_outage(server: PostgresServer, primary: str, long: int, missed: int
     outcome.rows.append(["PostgreSQL back", f"{missed / took:,.0f} missed records/s", f"{took * 1000:.0f}", "-"])
 
 
-def takeover(server: RedisServer | PostgresServer, replica: str, outcome: Outcome) -> None:
-    """Kill the primary, and time the next save."""
-    with backtrail.open(server.url, replica=replica) as store:
-        thread = store.thread("takeover")
-        thread.append("messages", [MESSAGE])
-        server.kill()
-        began = time.perf_counter()
-        thread.append("messages", [MESSAGE])
-        took = (time.perf_counter() - began) * 1000
-    outcome.raw["takeover"] = took
-    outcome.rows.append([f"{type(server).__name__} killed", "first save on the replica", f"{took:.1f}", "-"])
-
-
 def run(context: RunContext) -> Outcome:
-    saves, rounds = context.scaled(600), 2 * context.rounds
+    saves, missed, rounds = context.scaled(600), context.scaled(1000), 2 * context.rounds
     outcome = Outcome("Mirror: two stores that hold the same", ["pair, API", "what", "ms", "processor ms"], [])
     outcome.note = "medians of a save; sync: on both when it answers; async: the replica follows"
-    with context.progress("mirror", 4) as bar, private_directory() as directory, context.scratch() as scratch:
+    with context.progress("mirror", 6) as bar, private_directory() as directory, context.scratch() as scratch:
         folder: Path = scratch.new_directory()
         redis, postgres = RedisServer(directory / "redis"), PostgresServer(directory / "postgres")
         redis.start()
@@ -199,7 +175,15 @@ def run(context: RunContext) -> Outcome:
             catch_up("SQLite to PostgreSQL", on_file("full"), on_postgres("caught_up"), outcome)
             catch_up("SQLite to Redis", on_file("full"), on_redis("caught_up"), outcome)
             after_an_outage(postgres, on_file("after_an_outage"), saves * 5, saves * 3, outcome)
-            takeover(redis, on_file("taken_over"), outcome)
+            bar.advance()
+            mirror_outage.catch_up("SQLite + SQLite", on_file, on_second_file, missed, context.rounds, outcome)
+            mirror_outage.catch_up("Redis + PostgreSQL", on_redis, on_postgres, missed, context.rounds, outcome)
+            mirror_outage.catch_up_long(folder, context.scaled(100_000), context.rounds, outcome)
+            bar.advance()
+            mirror_outage.takeover("Redis + SQLite", redis, on_redis, on_file, rounds, outcome)
+            mirror_outage.takeover(
+                "PostgreSQL + SQLite", postgres, lambda name: on_postgres(f"{name}_2"), on_second_file, rounds, outcome
+            )
             bar.advance()
         finally:
             redis.kill()
