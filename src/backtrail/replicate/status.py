@@ -89,26 +89,18 @@ class Announcer:
         self._callback = callback
         self._lock = threading.Lock()
         self._line: deque[Status] = deque()
-        self._telling = False
+        self._telling = threading.Lock()
 
     def tell(self) -> None:
         """Report a change."""
         with self._lock:
             self._line.append(self._look())
-            if self._telling:
-                return
-            self._telling = True
-        try:
-            while (status := self._next()) is not None:
-                self._tell(status)
-        except BaseException:
-            self._telling = False
-            raise
-
-    def _next(self) -> Status | None:
-        with self._lock:
-            self._telling = bool(self._line)
-            return self._line.popleft() if self._line else None
+        while self._line and self._telling.acquire(blocking=False):
+            try:
+                while self._line:
+                    self._tell(self._line.popleft())
+            finally:
+                self._telling.release()
 
     def _tell(self, status: Status) -> None:
         announce(status)
