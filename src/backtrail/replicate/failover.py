@@ -7,9 +7,10 @@ refuses a mirror that missed a switch, and the mirror reads the roles again.
 
 from __future__ import annotations
 
+import contextlib
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 
 import msgspec
 
@@ -47,6 +48,14 @@ def opposite(name: Name) -> Name:
     return "replica" if name == "primary" else "primary"
 
 
+class Health(msgspec.Struct, frozen=True, eq=False):
+    """What is known of a side: since when it has been healthy, or why it could not be reached. Another one takes its
+    place whenever the side could not be reached, so an answer to a request from before says nothing."""
+
+    since: float
+    error: str | None = None
+
+
 class Failover:
     """Holds, refreshes and changes the standing. `on_health` and `on_switch` are called after a change."""
 
@@ -60,10 +69,9 @@ class Failover:
     ) -> None:
         self.sides = sides
         self.standing = Standing()
-        self.errors: dict[Name, str | None] = {"primary": None, "replica": None}
-        self.healthy_since: dict[Name, float | None] = {"primary": time.monotonic(), "replica": time.monotonic()}
-        self.failures: dict[Name, int] = {"primary": 0, "replica": 0}  # how often each was unreachable
-        self.counts = {"failovers": 0, "failbacks": 0}
+        self.health: dict[Name, Health] = dict.fromkeys(sides, Health(time.monotonic()))
+        self.failovers: list[float] = []  # when, by the monotonic clock
+        self.failbacks = 0
         self.last_failover: float | None = None
         self.last_error: str | None = None
         self.closed = False  # the sides are being closed: a missing answer says nothing about their health
@@ -73,9 +81,6 @@ class Failover:
         self._on_switch = on_switch
         self._switching = concurrency.Mutex(blocking)
         self._lock = threading.Lock()
-        self._recent: list[float] = []
-        self._refusals = 0  # switches that could not be made
-        self._refusal: Unavailable | None = None
 
     def fenced(self, name: Name, standing: Standing | None = None) -> Engine:
         """A side whose writes carry the fence of this generation, or of the one of an earlier standing."""
@@ -85,33 +90,46 @@ class Failover:
     # -- health ----------------------------------------------------------------------------------------------------
 
     def is_healthy(self, name: Name) -> bool:
-        return self.errors[name] is None
+        return self.health[name].error is None
 
     def can_follow(self, standing: Standing) -> bool:
         """True if the follower can be written to: it is healthy, and has joined this generation."""
         return standing.follower in standing.fences and self.is_healthy(standing.follower)
 
+    @contextlib.contextmanager
+    def asking(self, name: Name) -> Iterator[None]:
+        """The calls in this block tell if a side can be reached."""
+        asked = self.health[name]
+        try:
+            yield
+        except Unavailable as error:
+            self.note_unreachable(name, error)
+            raise
+        self.note_answer(name, asked)
+
+    def note_answer(self, name: Name, asked: Health) -> None:
+        """Record that a side answered a request made when this was known of it."""
+        if asked.error is not None and self.health[name] is asked:
+            self.health[name] = Health(time.monotonic())
+            self._on_health(name, True)
+
     def note_unreachable(self, name: Name, error: BaseException) -> None:
+        """Record that a side did not answer."""
         was_well = self.is_healthy(name)
-        self.failures[name] += 1
-        self.errors[name] = self.last_error = str(error)
-        self.healthy_since[name] = None
+        self.last_error = str(error)
+        self.health[name] = Health(time.monotonic(), str(error))
         if was_well:
             self._on_health(name, False)
 
-    def recovered(self, name: Name, asked: int) -> None:
-        """Record that a side answered a request made when `failures` was `asked`; ignored if it has failed since
-        then."""
-        if self.failures[name] != asked:
-            return
-        if self.healthy_since[name] is None:
-            self.healthy_since[name] = time.monotonic()
-        if not self.is_healthy(name):
-            self.errors[name] = None
-            self._on_health(name, True)
+    async def ping(self, name: Name) -> bool:
+        """Find out if a side can be reached."""
+        with contextlib.suppress(Unavailable), self.asking(name):
+            await self.sides[name].ping()
+            return True
+        return False
 
     def both_unreachable(self) -> Unavailable:
-        causes = "; ".join(f"{name}: {error or 'not active'}" for name, error in self.errors.items())
+        causes = "; ".join(f"{name}: {health.error or 'not active'}" for name, health in self.health.items())
         return Unavailable(f"neither side of the mirror can serve this call: {causes}")
 
     # -- learning --------------------------------------------------------------------------------------------------
@@ -121,20 +139,14 @@ class Failover:
         for _ in limits.LEARNING.attempts():
             known: dict[Name, Role] = {}
             for name, engine in self.sides.items():
-                asked = self.failures[name]
-                try:
+                with contextlib.suppress(Unavailable), self.asking(name):
                     known[name] = await role_record.read(engine)
-                    self.recovered(name, asked)
-                except Unavailable as error:
-                    self.note_unreachable(name, error)
             if not known:
                 raise self.both_unreachable()
-            role = max(known.values(), key=lambda one: one.generation)
-            if self.standing.generation > role.generation:
-                role = self.standing.role
+            role = max(self.standing.role, *known.values(), key=lambda one: one.generation)
             try:
                 if role.active not in known:
-                    raise Unavailable(self.errors[role.active] or "unreachable")
+                    raise Unavailable(self.health[role.active].error or "unreachable")
                 if role.generation == 0:
                     # A store opened on one side alone writes in generation 0, so a mirror never writes to the same
                     # branches. Its threads may come from another mirror: no version may be lower than theirs.
@@ -213,59 +225,41 @@ class Failover:
     async def fail_over(self, away: Name) -> None:
         """Make the other side active; `Unavailable` with the reason if that fails. Of several callers, one tries for
         all."""
-        asked = self._refusals
+        to = opposite(away)
+        asked = self.health[to]
         async with self._switching:
             if self.closed:
                 raise closed("mirrored")
             if self.standing.active != away:
                 return
-            if self._refusals > asked and self._refusal is not None:
-                raise Unavailable(str(self._refusal)) from self._refusal
-            try:
-                await self._change_sides(away)
-            except Unavailable as error:
-                self._refusal = error
-                self._refusals += 1
-                raise
-
-    def _changes(self) -> list[float]:
-        """The times of switches within the window."""
-        now, window = time.monotonic(), self._settings.failover_window
-        return [at for at in self._recent if now - at < window]
+            if not self.is_healthy(to) and self.health[to] is not asked:
+                raise self.both_unreachable()  # another caller tried meanwhile
+            await self._change_sides(away, to)
 
     @property
     def may_change(self) -> bool:
         """True if the sides may be switched now."""
-        return self._settings.failover and len(self._changes()) < self._settings.max_failovers
+        begin = time.monotonic() - self._settings.failover_window
+        return self._settings.failover and sum(at > begin for at in self.failovers) < self._settings.max_failovers
 
-    async def _change_sides(self, away: Name) -> None:
-        to = opposite(away)
-        now = time.monotonic()
-        window = self._settings.failover_window
-        self._recent = self._changes()
-        if not self._settings.failover:
-            raise Unavailable(f"the {away} is unreachable and failover is off: {self.errors[away]}")
-        if len(self._recent) >= self._settings.max_failovers:
-            raise Unavailable(
-                f"the {away} is unreachable, and the mirror changed sides {len(self._recent)} times within "
-                f"{window:g} s: {self.errors[away]}"
-            )
-        asked = self.failures[to]
+    async def _change_sides(self, away: Name, to: Name) -> None:
+        settings, now = self._settings, time.monotonic()
+        if not self.may_change:
+            often = f"the mirror changed sides {settings.max_failovers} times within {settings.failover_window:g} s"
+            reason = often if settings.failover else "failover is off"
+            raise Unavailable(f"the {away} is unreachable, and {reason}: {self.health[away].error}")
         try:
-            known = await role_record.read(self.sides[to])
-            role = known
-            if known.generation <= self.standing.generation or known.active == away:
-                newest = max(self.standing.generation, known.generation)
-                role = await role_record.write(self.sides[to], role_record.following(newest, to))
-            done = role.active == to and await self._adopt(role)
+            with self.asking(to):
+                role = await role_record.read(self.sides[to])
+                if role.generation <= self.standing.generation or role.active == away:
+                    newest = max(self.standing.generation, role.generation)
+                    role = await role_record.write(self.sides[to], role_record.following(newest, to))
+                done = role.active == to and await self._adopt(role)
         except Unavailable as error:
-            self.note_unreachable(to, error)
             raise self.both_unreachable() from error
-        self.recovered(to, asked)
         if not done:  # another process changed the roles at this moment: the next call reads them
             raise self.both_unreachable()
-        self._recent.append(now)
-        self.counts["failovers"] += 1
+        self.failovers.append(now)
         self.last_failover = time.time()
         log.warning("the %s is unreachable, the %s is active now, in generation %d", away, to, role.generation)
 
@@ -288,7 +282,7 @@ class Failover:
         if await role_record.write(self.sides["replica"], role) == role:
             await role_record.write(self.sides["primary"], role)
             await self._adopt(role)
-            self.counts["failbacks"] += 1
+            self.failbacks += 1
             log.info("the primary is active again, in generation %d", role.generation)
         else:
             await self.learn()

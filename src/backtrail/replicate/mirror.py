@@ -9,6 +9,7 @@ branch of the new generation.
 
 from __future__ import annotations
 
+import contextlib
 import threading
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
@@ -193,7 +194,7 @@ class Mirror(DelegatingEngine, WritesInGenerations, Mirrored):
         follower = standing.follower
         if self.settings.replica_required and not self.failover.is_healthy(follower):
             raise Unavailable(
-                f"the {follower} is unreachable and replica_required=True: {self.failover.errors[follower]}; "
+                f"the {follower} is unreachable and replica_required=True: {self.failover.health[follower].error}; "
                 "nothing was saved"
             )
         generation = standing.generation
@@ -312,10 +313,8 @@ class Mirror(DelegatingEngine, WritesInGenerations, Mirrored):
         await super().compact()
         follower = self.failover.standing.follower
         if self.failover.is_healthy(follower):
-            try:
+            with contextlib.suppress(Unavailable), self.failover.asking(follower):
                 await self.sides[follower].compact()
-            except Unavailable as error:
-                self.failover.note_unreachable(follower, error)
 
     def status(self) -> Status:
         """The state of the mirror."""
@@ -330,8 +329,8 @@ class Mirror(DelegatingEngine, WritesInGenerations, Mirrored):
             lag_records=outbox.records,
             lag_bytes=outbox.bytes,
             lag_seconds=outbox.seconds,
-            failovers=roles.counts["failovers"],
-            failbacks=roles.counts["failbacks"],
+            failovers=len(roles.failovers),
+            failbacks=roles.failbacks,
             last_failover=roles.last_failover,
             diverged=self.replicator.diverged,
             last_error=roles.last_error,
@@ -339,7 +338,7 @@ class Mirror(DelegatingEngine, WritesInGenerations, Mirrored):
         )
 
     def _side(self, name: Name) -> Side:
-        error = self.failover.errors[name]
+        error = self.failover.health[name].error
         return Side(
             role=name,
             engine=self.sides[name].properties.name,

@@ -19,7 +19,6 @@ from backtrail.replicate.head_comparison import differing
 from backtrail.replicate.merge import merge
 from backtrail.replicate.merge_rules import Codec, Moving, Outdated
 from backtrail.replicate.outbox import Outbox
-from backtrail.replicate.role_record import Name
 from backtrail.replicate.settings import Settings
 from backtrail.replicate.status import log
 
@@ -97,7 +96,7 @@ class Replicator:
         failover = self._failover
         self._checked = time.monotonic()
         for name in failover.sides:
-            if not await self._ping(name) and name == failover.standing.active:
+            if not await failover.ping(name) and name == failover.standing.active:
                 await failover.fail_over(name)
         await failover.refresh()
         standing = failover.standing
@@ -111,18 +110,6 @@ class Replicator:
                 except (BacktrailError, Refused):
                     self._until_whole = 0
                     raise
-
-    async def _ping(self, name: Name) -> bool:
-        """Find out if a side can be reached."""
-        failover = self._failover
-        asked = failover.failures[name]
-        try:
-            await failover.sides[name].ping()
-        except Unavailable as error:
-            failover.note_unreachable(name, error)
-            return False
-        failover.recovered(name, asked)
-        return True
 
     async def _compare_all(self, standing: Standing) -> None:
         """Compare all heads, and mark the lineages that differ."""
@@ -170,7 +157,9 @@ class Replicator:
         except BaseException as error:
             self.outbox.give_back(lineage, lacking)
             if isinstance(error, Unavailable):
-                await self._ping(standing.follower)  # did it come from there? Callers notice if the active side fails
+                await self._failover.ping(
+                    standing.follower
+                )  # did it come from there? Callers notice if the active side fails
             elif isinstance(error, LockLost):
                 await self._failover.learn()  # a side is in a newer generation
             raise
@@ -209,11 +198,11 @@ class Replicator:
         """Return to the primary, once it has been healthy for long enough and has everything, except for lineages that
         can only be merged while nobody writes."""
         failover = self._failover
-        since = failover.healthy_since["primary"]
-        if failover.standing.active != "replica" or since is None or not failover.is_healthy("primary"):
+        if failover.standing.active != "replica" or not failover.is_healthy("primary"):
             return
+        healthy_for = time.monotonic() - failover.health["primary"].since
         waits = self.outbox.pending() - self._moving
-        if time.monotonic() - since < self._settings.failback_after or waits:
+        if healthy_for < self._settings.failback_after or waits:
             return
         replica, primary = failover.sides["replica"], failover.sides["primary"]
         for lineage in await differing(replica, primary):
@@ -250,7 +239,7 @@ class Replicator:
         if self._settings.replica_required:
             raise Unavailable(
                 f"the active side has this save, the {follower} has not, and replica_required=True: "
-                f"{self._failover.errors[follower] or raised or 'it is still catching up'}"
+                f"{self._failover.health[follower].error or raised or 'it is still catching up'}"
             ) from raised
         return False
 
