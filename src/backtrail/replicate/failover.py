@@ -1,8 +1,8 @@
 """Failover: the health of both sides, the generation, and the switch from one side to the other.
 
 A mirror's knowledge of the roles is one frozen `Standing`, replaced as a whole and never by an older one; a caller
-reads it once and uses that. Its fences verify it: each commit names the generation's token on its side, so the engine
-refuses a mirror that missed a switch, and the mirror reads the roles again.
+reads it once and uses that. Its fences verify it: each commit through it names the generation's token on its side, so
+the engine refuses a mirror that missed a switch, and the mirror reads the roles again.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Mapping
 
 import msgspec
 
-from backtrail.engines.base import Engine, Fence, generation_of
+from backtrail.engines.base import Engine, generation_of
 from backtrail.engines.conflicts import Refused, closed
 from backtrail.errors import Unavailable
 from backtrail.replicate import concurrency, limits, role_record
@@ -26,10 +26,11 @@ _PAGE = 1000
 
 
 class Standing(msgspec.Struct, frozen=True):
-    """A mirror's knowledge of the roles: the role record, and its generation's tokens on the sides that granted one."""
+    """A mirror's knowledge of the roles: the role record, and the sides that have joined its generation, with its fence
+    on their writes."""
 
     role: Role = Role()
-    fences: Mapping[Name, Fence] = {}
+    joined: Mapping[Name, Engine] = {}
 
     @property
     def active(self) -> Name:
@@ -42,6 +43,17 @@ class Standing(msgspec.Struct, frozen=True):
     @property
     def generation(self) -> int:
         return self.role.generation
+
+    @property
+    def is_sure(self) -> bool:
+        """True if writes can be made: the active side has joined. At first, the roles have to be read."""
+        return self.role.active in self.joined
+
+    def side(self, name: Name) -> Engine:
+        """A side to write to."""
+        if name not in self.joined:
+            raise Unavailable(f"the {name} has not joined generation {self.generation} yet")
+        return self.joined[name]
 
 
 def opposite(name: Name) -> Name:
@@ -82,11 +94,6 @@ class Failover:
         self._switching = concurrency.Mutex(blocking)
         self._lock = threading.Lock()
 
-    def fenced(self, name: Name, standing: Standing | None = None) -> Engine:
-        """A side whose writes carry the fence of this generation, or of the one of an earlier standing."""
-        fence = (standing or self.standing).fences.get(name)
-        return self.sides[name] if fence is None else concurrency.FencedEngine(self.sides[name], fence)
-
     # -- health ----------------------------------------------------------------------------------------------------
 
     def is_healthy(self, name: Name) -> bool:
@@ -94,7 +101,7 @@ class Failover:
 
     def can_follow(self, standing: Standing) -> bool:
         """True if the follower can be written to: it is healthy, and has joined this generation."""
-        return standing.follower in standing.fences and self.is_healthy(standing.follower)
+        return standing.follower in standing.joined and self.is_healthy(standing.follower)
 
     @contextlib.contextmanager
     def asking(self, name: Name) -> Iterator[None]:
@@ -152,7 +159,6 @@ class Failover:
                     # branches. Its threads may come from another mirror: no version may be lower than theirs.
                     newest = max([await _newest_generation(self.sides[name]) for name in known])
                     role = role_record.following(newest, "primary")
-                    role = await role_record.write(self.sides["primary"], role)
                 elif known[role.active].generation == 0:
                     role = await self._beside_an_old_one(role, known)
                 if await self._adopt(role):
@@ -162,6 +168,7 @@ class Failover:
                 self._believe(role, {})
                 await self.fail_over(role.active)
                 return
+        raise Unavailable("other processes are changing the roles of this mirror all the time: try again")
 
     async def _beside_an_old_one(self, role: Role, known: Mapping[Name, Role]) -> Role:
         """The roles if the side that should be active is new. The old side's rows of this generation are not on the new
@@ -170,45 +177,47 @@ class Failover:
         heads = await self.sides[active].threads(limit=1)
         if self._settings.failover and other in known and all(role_record.is_own_record(head.thread) for head in heads):
             active = other
-        role = role_record.following(role.generation, active)
-        return await role_record.write(self.sides[active], role)
+        return role_record.following(role.generation, active)
 
     async def _adopt(self, role: Role) -> bool:
-        """Join a generation; False if one of the sides is in a newer one."""
+        """Record the roles on both sides, and join their generation; False if one of the sides is in a newer one."""
         began = time.monotonic()
-        active, other = self.sides[role.active], opposite(role.active)
-        while True:
+        active, other = role.active, opposite(role.active)
+        joined: dict[Name, Engine] = {}
+        while not joined:
+            role = await role_record.write(self.sides[active], role)
+            if role.active == other:
+                return False
             try:
-                fences = {role.active: await role_record.fence(active, role.generation)}
-                break
+                joined[active] = await self._join(active, role)
             except Refused:
                 # Another process has closed this generation and is about to record the next one.
                 await concurrency.pause(self._blocking, limits.ROLE_CHANGE.backoff)
-                if (await role_record.read(active)).generation > role.generation:
-                    return False
                 if time.monotonic() - began > limits.ROLE_CHANGE.deadline:
-                    role = role_record.following(role.generation, role.active)
-                    role = await role_record.write(active, role)
-                    if role.active == other:
-                        return False
+                    role = role_record.following(role.generation, active)
         if self.is_healthy(other):
             try:
-                if (await role_record.write(self.sides[other], role)).generation > role.generation:
+                if await role_record.write(self.sides[other], role) != role:
                     return False
-                fences[other] = await role_record.fence(self.sides[other], role.generation)
+                joined[other] = await self._join(other, role)
             except Unavailable as error:
                 self.note_unreachable(other, error)
             except Refused:
                 return False
-        self._believe(role, fences)
+        self._believe(role, joined)
         return True
 
-    def _believe(self, role: Role, fences: Mapping[Name, Fence]) -> None:
+    async def _join(self, name: Name, role: Role) -> Engine:
+        """A side in this generation: it accepts no write of an older one any more. `Refused` if it is in a newer."""
+        side = self.sides[name]
+        return concurrency.FencedEngine(side, await role_record.fence(side, role.generation))
+
+    def _believe(self, role: Role, joined: Mapping[Name, Engine]) -> None:
         with self._lock:
             if role.generation < self.standing.generation:
                 return
             switched = role != self.standing.role
-            self.standing = Standing(role, fences)
+            self.standing = Standing(role, joined if switched else {**self.standing.joined, **joined})
         if switched:
             self._on_switch()
 
@@ -217,7 +226,7 @@ class Failover:
         standing = self.standing
         names: list[Name] = [name for name in self.sides if self.is_healthy(name)]
         known = [(await role_record.read(self.sides[name])).generation for name in names]
-        if max(known, default=0) > standing.generation or any(name not in standing.fences for name in names):
+        if max(known, default=0) > standing.generation or any(name not in standing.joined for name in names):
             await self.learn()
 
     # -- changing --------------------------------------------------------------------------------------------------
@@ -252,8 +261,7 @@ class Failover:
             with self.asking(to):
                 role = await role_record.read(self.sides[to])
                 if role.generation <= self.standing.generation or role.active == away:
-                    newest = max(self.standing.generation, role.generation)
-                    role = await role_record.write(self.sides[to], role_record.following(newest, to))
+                    role = role_record.following(max(self.standing.generation, role.generation), to)
                 done = role.active == to and await self._adopt(role)
         except Unavailable as error:
             raise self.both_unreachable() from error
@@ -261,31 +269,23 @@ class Failover:
             raise self.both_unreachable()
         self.failovers.append(now)
         self.last_failover = time.time()
-        log.warning("the %s is unreachable, the %s is active now, in generation %d", away, to, role.generation)
+        log.warning("the %s is unreachable, the %s is active now, in generation %d", away, to, self.standing.generation)
 
     async def close_generation(self) -> Standing:
         """Stop all writers of this generation, on both sides, so that the roles can return to the primary. Returns the
-        next standing, whose fences only this process has."""
+        next standing, in which only this process writes."""
         role = role_record.following(self.standing.generation, "primary")
-        fences: dict[Name, Fence] = {}
-        for name in ("replica", "primary"):
-            fences[name] = await role_record.fence(self.sides[name], role.generation)
-        return Standing(role, fences)
+        return Standing(
+            role, {"replica": await self._join("replica", role), "primary": await self._join("primary", role)}
+        )
 
-    async def stay(self, role: Role) -> None:
-        """Keep the replica active, because the primary is not equal yet."""
-        await role_record.write(self.sides["replica"], role_record.following(role.generation, "replica"))
+    async def open_generation(self, role: Role) -> None:
+        """Let all writers go on, in these roles. If processes compete, the replica's record decides."""
+        await role_record.write(self.sides["replica"], role)
         await self.learn()
-
-    async def return_home(self, role: Role) -> None:
-        """Record that the primary is active again. If processes compete, the replica's record decides."""
-        if await role_record.write(self.sides["replica"], role) == role:
-            await role_record.write(self.sides["primary"], role)
-            await self._adopt(role)
+        if self.standing.role == role and role.active == "primary":
             self.failbacks += 1
             log.info("the primary is active again, in generation %d", role.generation)
-        else:
-            await self.learn()
 
 
 async def _newest_generation(side: Engine) -> int:

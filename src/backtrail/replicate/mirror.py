@@ -65,7 +65,6 @@ class Mirror(DelegatingEngine, WritesInGenerations, Mirrored):
         for name, engine in (("primary", primary), ("replica", replica)):
             if (waiting := capability(engine, FailsFast)) is not None:
                 waiting.fail_fast = partial(self._can_do_without, cast("Name", name))
-        self._known = False
         self._closed = False
 
     @property
@@ -87,7 +86,7 @@ class Mirror(DelegatingEngine, WritesInGenerations, Mirrored):
             return False
         if not self.failover.is_healthy(name):
             return True  # it was retried before
-        if not self._known:
+        if not standing.is_sure:
             return False  # servers that are started together may not be up yet
         if name == standing.follower:
             return not settings.replica_required
@@ -113,22 +112,21 @@ class Mirror(DelegatingEngine, WritesInGenerations, Mirrored):
         self._announcer.tell()
 
     async def _start(self) -> Standing:
-        """Read the roles at the first call: the newer generation counts."""
+        """The roles, which are read at the first call: the newer generation counts."""
         if self._closed:
             raise closed("mirrored")
-        if not self._known:
+        standing = self.failover.standing
+        if not standing.is_sure:
             async with self._starting:
-                if not self._known:
+                while not (standing := self.failover.standing).is_sure:
                     await self.learn()
-        return self.failover.standing
+        return standing
 
     async def learn(self) -> None:
         """Find out which sides answer and which is active; `Unavailable` if none is."""
         if self._closed:
             raise closed("mirrored")
         await self.failover.learn()
-        self._known = True
-        self.replicator.look_soon()
         self.replicator.wake()
 
     async def _ask(self, method: Method[Any], *args: Any, **options: Any) -> Any:
@@ -216,15 +214,14 @@ class Mirror(DelegatingEngine, WritesInGenerations, Mirrored):
             raise
 
     async def _commit_on_active(self, commit: Commit, standing: Standing) -> None:
-        side, fence = self.sides[standing.active], standing.fences.get(standing.active)
-        fenced = self.failover.fenced(standing.active, standing)
+        side = standing.side(standing.active)
         try:
             for swap in commit.swaps:
                 if swap.new is None and not role_record.is_own_record(swap.thread):
                     head = await side.head(swap.thread)
                     if head is not None and head.key == swap.expect:
-                        await write_tombstone(fenced, head, standing.generation)
-            await side.commit(commit if commit.fence is not None else msgspec.structs.replace(commit, fence=fence))
+                        await write_tombstone(side, head, standing.generation)
+            await side.commit(commit)
         except LockLost as error:
             if commit.fence is not None:
                 raise  # the caller's own lock
@@ -240,7 +237,8 @@ class Mirror(DelegatingEngine, WritesInGenerations, Mirrored):
         if not self.failover.can_follow(standing) or self.replicator.outbox.is_waiting(commit.lineage):
             return False
         try:
-            await self.sides[follower].commit(msgspec.structs.replace(commit, fence=standing.fences[follower]))
+            unlocked = commit if commit.fence is None else msgspec.structs.replace(commit, fence=None)
+            await standing.side(follower).commit(unlocked)
         except Unavailable as error:
             self.failover.note_unreachable(follower, error)
             return False
@@ -357,8 +355,7 @@ class Mirror(DelegatingEngine, WritesInGenerations, Mirrored):
         if self._closed:
             return
         self._closed = True
-        await self.replicator.stop(drain=self._known)
-        self.failover.closed = True
+        await self.replicator.stop()
         for engine in self.sides.values():
             await engine.close()
 

@@ -11,7 +11,7 @@ import time
 from backtrail.engines.base import Engine
 from backtrail.engines.conflicts import Refused
 from backtrail.errors import BacktrailError, Corrupt, LockLost, Unavailable
-from backtrail.replicate import concurrency, limits
+from backtrail.replicate import concurrency, limits, role_record
 from backtrail.replicate.deleted_threads import clear_tombstones
 from backtrail.replicate.failover import Failover, Standing
 from backtrail.replicate.fast_forward import fast_forward
@@ -41,7 +41,6 @@ class Replicator:
         self._checked = -math.inf
         self._until_whole = 0
         self._moving: set[str] = set()  # lineages that could not be merged, because others write to them all the time
-        self._stopped = False
 
     def wake(self) -> None:
         self._background.wake()
@@ -77,13 +76,13 @@ class Replicator:
                 if time.monotonic() - self._checked >= self._wait():
                     await self._check()
                 for work in (self.ship, self._fail_back):
-                    if self._stopped:
+                    if self._failover.closed:
                         return
                     await work()
             except (BacktrailError, Refused) as error:
                 self._failover.last_error = str(error)  # a head moved or a side failed: the next round tries again
             except Exception as error:  # noqa: BLE001
-                if self._stopped:
+                if self._failover.closed:
                     log.debug("the mirror was closed in the middle of its background work", exc_info=True)
                     return
                 # Whatever the error, the background must continue: what is not shipped stays marked, and is visible in
@@ -100,7 +99,7 @@ class Replicator:
                 await failover.fail_over(name)
         await failover.refresh()
         standing = failover.standing
-        if failover.is_healthy(standing.follower):
+        if failover.can_follow(standing):
             due, self._until_whole = self._until_whole <= 0, self._until_whole - 1
             if due:
                 # Before the comparison: a change during it requests another one.
@@ -118,7 +117,7 @@ class Replicator:
             if not self.outbox.is_waiting(lineage):
                 self.outbox.mark(lineage)
         for side, other in (standing.active, standing.follower), (standing.follower, standing.active):
-            await clear_tombstones(failover.fenced(side), failover.sides[other])
+            await clear_tombstones(standing.side(side), failover.sides[other])
 
     async def ship(self) -> None:
         """Bring the follower up to date with the lineages that wait now; what is added meanwhile waits for the next
@@ -127,7 +126,7 @@ class Replicator:
         self._moving.clear()
         for lineage in self.outbox.lineages():
             standing = self._failover.standing
-            if self._stopped or not self._failover.can_follow(standing):
+            if self._failover.closed or not self._failover.can_follow(standing):
                 return  # if it has not joined this generation yet, the next check has it join
             try:
                 await self._ship(lineage)
@@ -146,7 +145,7 @@ class Replicator:
         standing = self._failover.standing
         lacking = self.outbox.take(lineage)
         try:
-            sides = self._sides(standing)
+            sides = standing.side(standing.active), standing.side(standing.follower)
             blobs = None if lacking is None or lacking.behind else lacking.blobs
             try:
                 done = await fast_forward(*sides, lineage, blobs, standing.generation)
@@ -164,12 +163,6 @@ class Replicator:
                 await self._failover.learn()  # a side is in a newer generation
             raise
         self.outbox.arrived(lacking)
-
-    def _sides(self, standing: Standing) -> tuple[Engine, Engine]:
-        """The active side and the follower, with the fences of this standing on their writes."""
-        if standing.follower not in standing.fences:
-            raise Unavailable(f"the {standing.follower} has not joined generation {standing.generation} yet")
-        return self._failover.fenced(standing.active, standing), self._failover.fenced(standing.follower, standing)
 
     async def _merge(
         self, sides: tuple[Engine, Engine], lineage: str, generation: int, *, every_row: bool = False
@@ -192,7 +185,8 @@ class Replicator:
         standing = self._failover.standing
         if not self._failover.can_follow(standing):
             raise Refused(lineage, f"what was spooled for {lineage!r} waits for the {standing.follower}")
-        await self._merge(self._sides(standing), lineage, standing.generation, every_row=True)
+        sides = standing.side(standing.active), standing.side(standing.follower)
+        await self._merge(sides, lineage, standing.generation, every_row=True)
 
     async def _fail_back(self) -> None:
         """Return to the primary, once it has been healthy for long enough and has everything, except for lineages that
@@ -210,18 +204,18 @@ class Replicator:
                 self.outbox.mark(lineage)
                 await self._ship(lineage)
         standing = await failover.close_generation()  # from here on no process writes to either side
-        sides = failover.fenced("replica", standing), failover.fenced("primary", standing)
+        sides = standing.side("replica"), standing.side("primary")
         try:
             for lineage in await differing(replica, primary):
                 await self._merge(sides, lineage, standing.generation)
             if await differing(replica, primary):
                 raise Refused("", "the sides still differ: they are compared again")
         except (BacktrailError, Refused):
-            await failover.stay(standing.role)
+            await failover.open_generation(role_record.following(standing.generation, "replica"))
             raise
         for lineage in [*self._moving]:
             self.outbox.arrived(self.outbox.take(lineage))  # while nobody wrote
-        await failover.return_home(standing.role)
+        await failover.open_generation(standing.role)
 
     async def catch_up(self, lineage: str) -> bool:
         """Merge a lineage now, because a commit that must reach the follower could not simply be repeated there. False
@@ -243,13 +237,13 @@ class Replicator:
             ) from raised
         return False
 
-    async def stop(self, *, drain: bool) -> None:
+    async def stop(self) -> None:
         """Ship what waits, within the time that close() has; log what is left."""
         end = time.monotonic() + self._settings.drain
         outbox, follower = self.outbox, self._failover.standing.follower
         in_vain = 0
         most = limits.VAIN_ROUNDS.retries
-        while drain and in_vain <= most and self._failover.is_healthy(follower) and time.monotonic() < end:
+        while in_vain <= most and self._failover.is_healthy(follower) and time.monotonic() < end:
             before = (outbox.records, outbox.behind)
             if before == (0, 0):
                 break
@@ -257,7 +251,7 @@ class Replicator:
             if (outbox.records, outbox.behind) >= before:
                 await concurrency.pause(self._blocking, limits.VAIN_ROUNDS.pause(in_vain))
                 in_vain += 1
-        self._stopped = True
+        self._failover.closed = True
         await self._background.stop(max(limits.CLOSE_WITHIN, end - time.monotonic()))
         if outbox.records or outbox.behind:
             log.warning(
