@@ -237,6 +237,7 @@ def _deleted_checkpoints(ledger: Ledger, sides: Sides) -> Iterator[Failure]:
     """A checkpoint that was deleted or pruned stays deleted; unless its save was still being repeated, or another
     thread has it, as a fork has the checkpoints that it was made from; or a head stood on it when the sides were
     merged, which restores it."""
+    moves = ledger.acknowledged("undo", "rewind")
     for call in ledger.acknowledged("delete_at", "prune"):
         if call.deletes_thread:
             continue  # it was the last one: what holds for the thread holds for it
@@ -248,6 +249,8 @@ def _deleted_checkpoints(ledger: Ledger, sides: Sides) -> Iterator[Failure]:
                 continue  # a head that stands on it, because of a move on the other side, restores it
             if sides.built_on(str(save.id), ledger, call.begun):
                 continue  # … and may have moved on since
+            if any(one.target == save.id and not one.over_before(call.begun) for one in moves):
+                continue  # … or its thread may have been deleted since
             for name in sides.of(save.thread):
                 if name not in call.beside and save.id in sides.ids(name):
                     yield Failure(
