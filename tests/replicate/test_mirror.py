@@ -319,6 +319,7 @@ def test_metrics_tell_lag_and_changes_of_side(monkeypatch: pytest.MonkeyPatch) -
     reader = InMemoryMetricReader()
     provider = MeterProvider([reader])
     monkeypatch.setattr(metrics, "get_meter", provider.get_meter)
+    monkeypatch.setattr(metrics, "get_meter_provider", lambda: provider)
     primary = Flaky(MemoryEngine())
     store = backtrail.open(primary, replica=MemoryEngine(), replication="async", failback_after=60.0)
     store.thread("t").save({"n": 1})

@@ -31,7 +31,8 @@ from backtrail.replicate.merge_rules import Codec
 from backtrail.replicate.replicator import Replicator
 from backtrail.replicate.role_record import Name
 from backtrail.replicate.settings import Settings
-from backtrail.replicate.status import Announcer, Meters, Mirrored, Side, SpoolStatus, Status, log
+from backtrail.replicate.status import Announcer, Mirrored, Side, SpoolStatus, Status, log
+from backtrail.telemetry import count_change_of_side, record_lag
 
 _READ = 4096  # threads
 _SHARED_PREFIX = bytes(3)  # of branches that every process of a generation may continue
@@ -54,7 +55,6 @@ class Mirror(DelegatingEngine, WritesInGenerations, Mirrored):
         )
         self.process_prefix = _SHARED_PREFIX  # a spool sets another
         self.spool: Callable[[], SpoolStatus] | None = None  # None without a spool
-        self._meters = Meters()
         self._announcer = Announcer(self.status, settings.on_change)
         self.failover = Failover(self.sides, self.blocking, settings, self._on_health, self._on_switch)
         self.replicator = Replicator(self.failover, self.blocking, settings)
@@ -104,7 +104,7 @@ class Mirror(DelegatingEngine, WritesInGenerations, Mirrored):
     def _on_switch(self) -> None:
         self.replicator.outbox.mark_all()
         self.replicator.look_soon()
-        self._meters.changed(self.failover.standing.active)
+        count_change_of_side(self.failover.standing.active)
         self.announce()
 
     def announce(self) -> None:
@@ -260,7 +260,7 @@ class Mirror(DelegatingEngine, WritesInGenerations, Mirrored):
             log.warning("more than %d commits wait for the follower: it will be compared", self.settings.max_pending)
         while self.settings.back_pressure and outbox.records >= self.settings.max_pending:
             await self.replicator.ship()
-        self._meters.lag(outbox.records)
+        record_lag(outbox.records)
         self.replicator.wake()
 
     @property

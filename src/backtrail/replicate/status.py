@@ -1,4 +1,4 @@
-"""The status of a mirror, and the reporting of its changes to logs, callbacks and metrics."""
+"""The status of a mirror, and the reporting of its changes to logs and callbacks."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import threading
 from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable
-from typing import Any, Literal
+from typing import Literal
 
 import msgspec
 
@@ -110,28 +110,3 @@ class Announcer:
             except Exception:
                 # It is called in the middle of a failover, which must not fail because a callback does.
                 log.exception("on_change raised; the mirror goes on")
-
-
-class Meters:
-    """OpenTelemetry metrics of a mirror; does nothing if OpenTelemetry is not installed."""
-
-    def __init__(self) -> None:
-        self._lag: Any = None
-        self._changes: Any = None
-        try:
-            from opentelemetry import metrics
-        except ImportError:
-            return
-        meter = metrics.get_meter("backtrail")
-        self._lag = meter.create_histogram("backtrail.mirror.lag", unit="1", description="commits the follower lacks")
-        self._changes = meter.create_counter(
-            "backtrail.mirror.changes", unit="1", description="changes of the active side"
-        )
-
-    def lag(self, records: int) -> None:
-        if self._lag is not None:
-            self._lag.record(records)
-
-    def changed(self, to: str) -> None:
-        if self._changes is not None:
-            self._changes.add(1, {"active": to})
