@@ -77,11 +77,6 @@ class Outbox:
         with self._lock:
             return list(self._waiting)
 
-    def pending(self) -> set[str]:
-        """The lineages that wait or are under way."""
-        with self._lock:
-            return {*self._waiting, *(lineage for lineage, _ in self._under_way)}
-
     def take(self, lineage: str) -> Lacking | None:
         """What a lineage waits for: it counts as pending until `arrived` or `give_back` is called, and what is added
         from now on waits for the next time. None if it does not wait."""

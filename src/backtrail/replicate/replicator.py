@@ -5,8 +5,11 @@ Only one round runs at a time, started by the background task, by a caller that 
 
 from __future__ import annotations
 
+import contextlib
 import math
 import time
+
+import msgspec
 
 from backtrail.engines.base import Engine
 from backtrail.engines.conflicts import Refused
@@ -189,19 +192,17 @@ class Replicator:
         await self._merge(sides, lineage, standing.generation, every_row=True)
 
     async def _fail_back(self) -> None:
-        """Return to the primary, once it has been healthy for long enough and has everything, except for lineages that
-        can only be merged while nobody writes."""
+        """Return to the primary, once it has been healthy for long enough and has everything, except for what can only
+        be merged while nobody writes."""
         failover = self._failover
         if failover.standing.active != "replica" or not failover.is_healthy("primary"):
             return
-        healthy_for = time.monotonic() - failover.health["primary"].since
-        waits = self.outbox.pending() - self._moving
-        if healthy_for < self._settings.failback_after or waits:
+        if time.monotonic() - failover.health["primary"].since < self._settings.failback_after:
             return
         replica, primary = failover.sides["replica"], failover.sides["primary"]
         for lineage in await differing(replica, primary):
-            if lineage not in self._moving:
-                self.outbox.mark(lineage)
+            self.outbox.mark(lineage)
+            with contextlib.suppress(Moving):  # it is merged below, while nobody writes
                 await self._ship(lineage)
         standing = await failover.close_generation()  # from here on no process writes to either side
         sides = standing.side("replica"), standing.side("primary")
@@ -213,8 +214,6 @@ class Replicator:
         except (BacktrailError, Refused):
             await failover.open_generation(role_record.following(standing.generation, "replica"))
             raise
-        for lineage in [*self._moving]:
-            self.outbox.arrived(self.outbox.take(lineage))  # while nobody wrote
         await failover.open_generation(standing.role)
 
     async def catch_up(self, lineage: str) -> bool:
@@ -241,16 +240,13 @@ class Replicator:
         """Ship what waits, within the time that close() has; log what is left."""
         end = time.monotonic() + self._settings.drain
         outbox, follower = self.outbox, self._failover.standing.follower
-        in_vain = 0
-        most = limits.VAIN_ROUNDS.retries
-        while in_vain <= most and self._failover.is_healthy(follower) and time.monotonic() < end:
-            before = (outbox.records, outbox.behind)
-            if before == (0, 0):
+        rounds = limits.LAST_ROUNDS
+        for number in msgspec.structs.replace(rounds, deadline=self._settings.drain).attempts():
+            if not (outbox.records or outbox.behind) or not self._failover.is_healthy(follower):
                 break
+            if number:
+                await concurrency.pause(self._blocking, rounds.pause(number))
             await self.round()
-            if (outbox.records, outbox.behind) >= before:
-                await concurrency.pause(self._blocking, limits.VAIN_ROUNDS.pause(in_vain))
-                in_vain += 1
         self._failover.closed = True
         await self._background.stop(max(limits.CLOSE_WITHIN, end - time.monotonic()))
         if outbox.records or outbox.behind:
