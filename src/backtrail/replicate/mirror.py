@@ -58,7 +58,6 @@ class Mirror(DelegatingEngine, WritesInGenerations, Mirrored):
         self._announcer = Announcer(self.status, settings.on_change)
         self.failover = Failover(self.sides, self.blocking, settings, self._on_health, self._on_switch)
         self.replicator = Replicator(self.failover, self.blocking, settings)
-        self._starting = concurrency.Mutex(self.blocking)
         self._read_in: LRU[str, int] = LRU(_READ)  # by thread: the generation in which its head was read last
         self._reading = threading.Lock()
         self._compared: tuple[str, Sequence[tuple[str, HeadKey]]] | None = None  # the last sweep that was compared for
@@ -115,11 +114,8 @@ class Mirror(DelegatingEngine, WritesInGenerations, Mirrored):
         """The roles, which are read at the first call: the newer generation counts."""
         if self._closed:
             raise closed("mirrored")
-        standing = self.failover.standing
-        if not standing.is_sure:
-            async with self._starting:
-                while not (standing := self.failover.standing).is_sure:
-                    await self.learn()
+        while not (standing := self.failover.standing).is_sure:
+            await self.learn()
         return standing
 
     async def learn(self) -> None:
@@ -154,11 +150,8 @@ class Mirror(DelegatingEngine, WritesInGenerations, Mirrored):
     def _was_read_before(self, commit: Commit, generation: int) -> bool:
         """True if the heads that a commit moves were read in an earlier generation. What else it builds on may have
         been read in this one, on a side that was not equal yet."""
-        for swap in commit.swaps:
-            read = None if swap.expect is None else self._read_in.peek(swap.thread)
-            if read is not None and read < generation:
-                return True
-        return False
+        reads = [self._read_in.peek(swap.thread) for swap in commit.swaps if swap.expect is not None]
+        return any(read is not None and read < generation for read in reads)
 
     async def _leave(self, name: Name, error: Unavailable, *, final: bool = False) -> None:
         """Make the other side active, because this one did not answer; `Unavailable` if that is not possible."""
