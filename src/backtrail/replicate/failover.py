@@ -21,6 +21,7 @@ from backtrail.replicate import concurrency, limits, role_record
 from backtrail.replicate.role_record import Name, Role
 from backtrail.replicate.settings import Settings
 from backtrail.replicate.status import log
+from backtrail.telemetry import count_change_of_side
 
 _PAGE = 1000
 
@@ -69,15 +70,15 @@ class Health(msgspec.Struct, frozen=True, eq=False):
 
 
 class Failover:
-    """Holds, refreshes and changes the standing. `on_health` and `on_switch` are called after a change."""
+    """Holds, refreshes and changes the standing. `on_change` is called after a change, of a side's health
+    too."""
 
     def __init__(
         self,
         sides: Mapping[Name, Engine],
         blocking: bool,
         settings: Settings,
-        on_health: Callable[[Name, bool], None],
-        on_switch: Callable[[], None],
+        on_change: Callable[[], None],
     ) -> None:
         self.sides = sides
         self.standing = Standing()
@@ -89,8 +90,7 @@ class Failover:
         self.closed = False  # the sides are being closed: a missing answer says nothing about their health
         self._blocking = blocking
         self._settings = settings
-        self._on_health = on_health
-        self._on_switch = on_switch
+        self._on_change = on_change
         self._switching = concurrency.Mutex(blocking)
         self._lock = threading.Lock()
 
@@ -118,7 +118,7 @@ class Failover:
         """Record that a side answered a request made when this was known of it."""
         if asked.error is not None and self.health[name] is asked:
             self.health[name] = Health(time.monotonic())
-            self._on_health(name, True)
+            self._on_change()
 
     def note_unreachable(self, name: Name, error: BaseException) -> None:
         """Record that a side did not answer."""
@@ -126,7 +126,7 @@ class Failover:
         self.last_error = str(error)
         self.health[name] = Health(time.monotonic(), str(error))
         if was_well:
-            self._on_health(name, False)
+            self._on_change()
 
     async def ping(self, name: Name) -> bool:
         """Find out if a side can be reached."""
@@ -219,7 +219,8 @@ class Failover:
             switched = role != self.standing.role
             self.standing = Standing(role, joined if switched else {**self.standing.joined, **joined})
         if switched:
-            self._on_switch()
+            count_change_of_side(role.active)
+            self._on_change()
 
     async def refresh(self) -> None:
         """Read the roles again if a side has a newer generation, or has not granted its token yet."""

@@ -32,7 +32,7 @@ from backtrail.replicate.replicator import Replicator
 from backtrail.replicate.role_record import Name
 from backtrail.replicate.settings import Settings
 from backtrail.replicate.status import Announcer, Mirrored, Side, SpoolStatus, Status, log
-from backtrail.telemetry import count_change_of_side, record_lag
+from backtrail.telemetry import record_lag
 
 _READ = 4096  # threads
 _SHARED_PREFIX = bytes(3)  # of branches that every process of a generation may continue
@@ -56,7 +56,7 @@ class Mirror(DelegatingEngine, WritesInGenerations, Mirrored):
         self.process_prefix = _SHARED_PREFIX  # a spool sets another
         self.spool: Callable[[], SpoolStatus] | None = None  # None without a spool
         self._announcer = Announcer(self.status, settings.on_change)
-        self.failover = Failover(self.sides, self.blocking, settings, self._on_health, self._on_switch)
+        self.failover = Failover(self.sides, self.blocking, settings, self._on_change)
         self.replicator = Replicator(self.failover, self.blocking, settings)
         self._read_in: LRU[str, int] = LRU(_READ)  # by thread: the generation in which its head was read last
         self._reading = threading.Lock()
@@ -93,17 +93,10 @@ class Mirror(DelegatingEngine, WritesInGenerations, Mirrored):
         in_step = settings.replication == "sync" and not self.replicator.outbox.behind
         return in_step and self.failover.may_change
 
-    def _on_health(self, name: Name, well: bool) -> None:
-        if well:
-            self.replicator.look_soon()
-        elif name == self.failover.standing.follower:
-            self.replicator.outbox.mark_all()
-        self.announce()
-
-    def _on_switch(self) -> None:
+    def _on_change(self) -> None:
+        """The roles or the health of a side have changed: what waits may be more than it was, and all is compared."""
         self.replicator.outbox.mark_all()
         self.replicator.look_soon()
-        count_change_of_side(self.failover.standing.active)
         self.announce()
 
     def announce(self) -> None:
