@@ -226,8 +226,8 @@ class Replicator:
             try:
                 await self._ship(lineage)
                 return True
-            except (Unavailable, Refused, LockLost) as error:
-                raised = error  # it kept moving, or a side failed: left to the background
+            except (Unavailable, Refused, LockLost, Corrupt) as error:
+                raised = error  # it kept moving, a side failed, or it is damaged: left to the background
         self.mark(lineage)
         if self._settings.replica_required:
             raise Unavailable(
