@@ -97,21 +97,20 @@ class Replicator:
         """Ping both sides, and compare all heads if that is due."""
         failover = self._failover
         self._checked = time.monotonic()
+        self._until_whole -= 1
         for name in failover.sides:
             if not await failover.ping(name) and name == failover.standing.active:
                 await failover.fail_over(name)
         await failover.refresh()
         standing = failover.standing
-        if failover.can_follow(standing):
-            due, self._until_whole = self._until_whole <= 0, self._until_whole - 1
-            if due:
-                # Before the comparison: a change during it requests another one.
-                self._until_whole = limits.LOOKS_PER_COMPARISON
-                try:
-                    await self._compare_all(standing)
-                except (BacktrailError, Refused):
-                    self._until_whole = 0
-                    raise
+        if failover.can_follow(standing) and self._until_whole <= 0:
+            # Before the comparison: a change during it requests another one.
+            self._until_whole = limits.LOOKS_PER_COMPARISON
+            try:
+                await self._compare_all(standing)
+            except (BacktrailError, Refused):
+                self._until_whole = 0
+                raise
 
     async def _compare_all(self, standing: Standing) -> None:
         """Compare all heads, and mark the lineages that differ."""
