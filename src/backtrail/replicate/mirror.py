@@ -120,9 +120,8 @@ class Mirror(DelegatingEngine, WritesInGenerations, Mirrored):
 
     async def _ask(self, method: Method[Any], *args: Any, **options: Any) -> Any:
         """Call the active side; if it is unreachable, the other one."""
-        await self._start()
         for last in (False, True):
-            standing = self.failover.standing
+            standing = await self._start()
             try:
                 found = await getattr(self.sides[standing.active], method.__name__)(*args, **options)
                 if method in (Engine.head, Engine.tip):
