@@ -55,6 +55,18 @@ def count_retry(reason: str) -> None:
         _active.count_retry(reason)
 
 
+def record_lag(commits: int) -> None:
+    """Record how many commits the follower of a mirror lacks."""
+    if _active is not None:
+        _active.mirror_lag.record(commits)
+
+
+def count_change_of_side(active: str) -> None:
+    """Count that another side of a mirror is active now."""
+    if _active is not None:
+        _active.mirror_changes.add(1, {"active": active})
+
+
 class Telemetry:
     """The tracer and the instruments of a process."""
 
@@ -77,6 +89,12 @@ class Telemetry:
         )
         self._retries = meter.create_counter(
             "backtrail.retries", unit="{attempt}", description="calls that got no answer and were made again"
+        )
+        self.mirror_lag = meter.create_histogram(
+            "backtrail.mirror.lag", unit="1", description="commits the follower lacks"
+        )
+        self.mirror_changes = meter.create_counter(
+            "backtrail.mirror.changes", unit="1", description="changes of the active side"
         )
 
     async def operation(self, name: str, engine: str, thread: str, work: Coroutine[Any, Any, T]) -> T:

@@ -136,12 +136,12 @@ def test_a_side_that_could_not_be_reached_is_not_well_because_it_answered_before
     mirror = core.engine
     mirror._announcer._callback = lambda status: told.append((status.active, status.primary.healthy))
     roles = mirror.failover
-    asked = roles.failures["primary"]  # the background asks, and gets its answer
+    asked = roles.health["primary"]  # the background asks, and gets its answer
     pair.primary.up = False
     thread.load()
-    roles.recovered("primary", asked)  # and only now comes to say so
+    roles.note_answer("primary", asked)  # and only now comes to say so
     assert told == [("primary", False), ("replica", False)]
-    assert roles.healthy_since["primary"] is None
+    assert not roles.is_healthy("primary")
 
 
 def test_a_machine_that_was_just_started_looks_when_it_is_asked_to(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,6 +12,8 @@ import pytest
 
 import backtrail
 import backtrail.aio
+from backtrail.engines.base import Commit, Mark
+from backtrail.engines.coroutines import finish
 from backtrail.engines.memory import MemoryEngine
 from backtrail.engines.sqlite import SQLiteEngine
 from fix_flaky import Flaky
@@ -319,6 +321,7 @@ def test_metrics_tell_lag_and_changes_of_side(monkeypatch: pytest.MonkeyPatch) -
     reader = InMemoryMetricReader()
     provider = MeterProvider([reader])
     monkeypatch.setattr(metrics, "get_meter", provider.get_meter)
+    monkeypatch.setattr(metrics, "get_meter_provider", lambda: provider)
     primary = Flaky(MemoryEngine())
     store = backtrail.open(primary, replica=MemoryEngine(), replication="async", failback_after=60.0)
     store.thread("t").save({"n": 1})
@@ -353,3 +356,28 @@ def test_an_async_side_and_a_blocking_one_make_a_mirror(redis_server: Any, tmp_p
     asyncio.run(both())
     with backtrail.open(tmp_path / "b.db") as replica:
         assert replica.thread("t").load()["messages"] == list(range(5))
+
+
+def test_a_damaged_annotation_that_keeps_the_follower_behind_hinders_no_change(pair: Pair) -> None:
+    store = pair.open(health_every=60.0, failback_after=60.0)
+    thread = store.thread("t")
+    for item in "ab":
+        thread.append("messages", [item])
+    pair.replica.up = False
+    thread.annotate(1, label="damaged")
+    engine = pair.primary.engine
+    head = finish(engine.head("t"))
+    assert head is not None
+    (step,) = finish(engine.steps("t", head.branch, 1, 1))
+    assert step.mark is not None
+    finish(engine.commit(Commit("t", marks=[Mark(head.branch, 1, step.mark[:-3] + bytes(3))])))
+    pair.replica.up = True
+    assert store.catch_up().behind == 1
+    before = finish(engine.head("t"))
+    assert before is not None
+    thread.annotate(2, label="whole")
+    after = finish(engine.head("t"))
+    assert after is not None
+    assert after.version == before.version + 1
+    thread.fork("fork")
+    assert store.thread("fork").append("messages", ["c"]).step == 3

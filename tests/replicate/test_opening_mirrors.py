@@ -25,6 +25,8 @@ LONG = "text that is long enough to be kept in pieces " * 8
         ({"max_failovers": 0}, "from 1 up"),
         ({"replication": "async", "replica_required": True}, "sync"),
         ({"back_pressure": True}, "async"),
+        ({"max_pending": "many"}, "max_pending='many'"),
+        ({"on_change": "print"}, "must be a function"),
         ({"replica": 5}, "takes a path"),
     ],
 )

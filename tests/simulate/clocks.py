@@ -17,12 +17,9 @@ from contextlib import contextmanager
 from typing import Any
 
 from backtrail.history import checkpoint_ids, records
-from backtrail.replicate.status import Meters
 
 from .loop import PROCESS, SimulatedLoop
 
-# The first mirror of a process loads OpenTelemetry, which draws some ids: it must not draw them from a world's dice.
-Meters()
 START = 1_800_000_000  #: the seconds since 1970 at which every simulated world begins
 
 

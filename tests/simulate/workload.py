@@ -114,7 +114,7 @@ async def perform(store: backtrail.aio.AsyncStore, call: Call, ledger: Ledger) -
         else:
             await thread.delete(call.target)
     elif kind == "undo":
-        await thread.undo()
+        call.target = (await thread.undo()).id
     elif kind == "fork":
         call.target = ledger.pick(operation.thread, operation.pick)
         await thread.fork(operation.to, at=call.target)

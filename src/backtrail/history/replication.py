@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Sequence
 from typing import Any, TypeVar
 
@@ -135,14 +136,12 @@ async def check_rings(context: Context) -> None:
     mirror = _mirror(context, Mirror)
     for name, side in mirror.sides.items():  # each separately, before the mirror starts to make them equal
         room = in_namespace_of(context.engine, side)
-        try:
+        with contextlib.suppress(Unavailable), mirror.failover.asking(name):
             ring = await room.head(RING)
             if ring is not None:
                 found.append(ring)
             elif await user_threads(room, limit=1) and not (await role_record.read(side)).generation:
                 bare = True
-        except Unavailable as error:
-            mirror.failover.note_unreachable(name, error)
     if found and context.keys is None:
         raise refuse_sealed()
     if len({ring.created for ring in found}) > 1:

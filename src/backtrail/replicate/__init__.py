@@ -21,5 +21,5 @@ Saves while both sides are unreachable:
     `spool`            stores them, with a journal that tells what they expected
     `spool_delivery`   has a side absorb them, as a merge does; `history/detached_saves` if what they build on is gone
 
-For all of them: `settings` and `limits`, `status` with logs and metrics, and `concurrency`, which is sync or async.
+For all of them: `settings` and `limits`, `status` with logs, and `concurrency`, which is sync or async.
 """

@@ -125,20 +125,15 @@ class Mutex:
     """A lock between threads for a blocking mirror, between tasks for another: `async with mutex: …`."""
 
     def __init__(self, blocking: bool) -> None:
-        self._lock = threading.Lock() if blocking else None
-        self._task_lock = None if blocking else asyncio.Lock()
+        self._lock: threading.Lock | asyncio.Lock = threading.Lock() if blocking else asyncio.Lock()
 
     async def __aenter__(self) -> None:
-        if self._lock is not None:
-            self._lock.acquire()
-        if self._task_lock is not None:
-            await self._task_lock.acquire()
+        taken = self._lock.acquire()
+        if not isinstance(taken, bool):
+            await taken
 
     async def __aexit__(self, *raised: object) -> None:
-        if self._lock is not None:
-            self._lock.release()
-        if self._task_lock is not None:
-            self._task_lock.release()
+        self._lock.release()
 
 
 class LineageLocks:

@@ -1,34 +1,37 @@
 """Failover: the health of both sides, the generation, and the switch from one side to the other.
 
 A mirror's knowledge of the roles is one frozen `Standing`, replaced as a whole and never by an older one; a caller
-reads it once and uses that. Its fences verify it: each commit names the generation's token on its side, so the engine
-refuses a mirror that missed a switch, and the mirror reads the roles again.
+reads it once and uses that. Its fences verify it: each commit through it names the generation's token on its side, so
+the engine refuses a mirror that missed a switch, and the mirror reads the roles again.
 """
 
 from __future__ import annotations
 
+import contextlib
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 
 import msgspec
 
-from backtrail.engines.base import Engine, Fence, generation_of
+from backtrail.engines.base import Engine, generation_of
 from backtrail.engines.conflicts import Refused, closed
 from backtrail.errors import Unavailable
 from backtrail.replicate import concurrency, limits, role_record
 from backtrail.replicate.role_record import Name, Role
 from backtrail.replicate.settings import Settings
 from backtrail.replicate.status import log
+from backtrail.telemetry import count_change_of_side
 
 _PAGE = 1000
 
 
 class Standing(msgspec.Struct, frozen=True):
-    """A mirror's knowledge of the roles: the role record, and its generation's tokens on the sides that granted one."""
+    """A mirror's knowledge of the roles: the role record, and the sides that have joined its generation, with its fence
+    on their writes."""
 
     role: Role = Role()
-    fences: Mapping[Name, Fence] = {}
+    joined: Mapping[Name, Engine] = {}
 
     @property
     def active(self) -> Name:
@@ -42,76 +45,98 @@ class Standing(msgspec.Struct, frozen=True):
     def generation(self) -> int:
         return self.role.generation
 
+    @property
+    def is_sure(self) -> bool:
+        """True if writes can be made: the active side has joined. At first, the roles have to be read."""
+        return self.role.active in self.joined
+
+    def side(self, name: Name) -> Engine:
+        """A side to write to."""
+        if name not in self.joined:
+            raise Unavailable(f"the {name} has not joined generation {self.generation} yet")
+        return self.joined[name]
+
 
 def opposite(name: Name) -> Name:
     return "replica" if name == "primary" else "primary"
 
 
+class Health(msgspec.Struct, frozen=True, eq=False):
+    """What is known of a side: since when it has been healthy, or why it could not be reached. Another one takes its
+    place whenever the side could not be reached, so an answer to a request from before says nothing."""
+
+    since: float
+    error: str | None = None
+
+
 class Failover:
-    """Holds, refreshes and changes the standing. `on_health` and `on_switch` are called after a change."""
+    """Holds, refreshes and changes the standing. `on_change` is called after a change, of a side's health
+    too."""
 
     def __init__(
         self,
         sides: Mapping[Name, Engine],
         blocking: bool,
         settings: Settings,
-        on_health: Callable[[Name, bool], None],
-        on_switch: Callable[[], None],
+        on_change: Callable[[], None],
     ) -> None:
         self.sides = sides
         self.standing = Standing()
-        self.errors: dict[Name, str | None] = {"primary": None, "replica": None}
-        self.healthy_since: dict[Name, float | None] = {"primary": time.monotonic(), "replica": time.monotonic()}
-        self.failures: dict[Name, int] = {"primary": 0, "replica": 0}  # how often each was unreachable
-        self.counts = {"failovers": 0, "failbacks": 0}
+        self.health: dict[Name, Health] = dict.fromkeys(sides, Health(time.monotonic()))
+        self.failovers: list[float] = []  # when, by the monotonic clock
+        self.failbacks = 0
         self.last_failover: float | None = None
         self.last_error: str | None = None
         self.closed = False  # the sides are being closed: a missing answer says nothing about their health
         self._blocking = blocking
         self._settings = settings
-        self._on_health = on_health
-        self._on_switch = on_switch
+        self._on_change = on_change
         self._switching = concurrency.Mutex(blocking)
         self._lock = threading.Lock()
-        self._recent: list[float] = []
-        self._refusals = 0  # switches that could not be made
-        self._refusal: Unavailable | None = None
-
-    def fenced(self, name: Name, standing: Standing | None = None) -> Engine:
-        """A side whose writes carry the fence of this generation, or of the one of an earlier standing."""
-        fence = (standing or self.standing).fences.get(name)
-        return self.sides[name] if fence is None else concurrency.FencedEngine(self.sides[name], fence)
 
     # -- health ----------------------------------------------------------------------------------------------------
 
     def is_healthy(self, name: Name) -> bool:
-        return self.errors[name] is None
+        return self.health[name].error is None
 
     def can_follow(self, standing: Standing) -> bool:
         """True if the follower can be written to: it is healthy, and has joined this generation."""
-        return standing.follower in standing.fences and self.is_healthy(standing.follower)
+        return standing.follower in standing.joined and self.is_healthy(standing.follower)
+
+    @contextlib.contextmanager
+    def asking(self, name: Name) -> Iterator[None]:
+        """The calls in this block tell if a side can be reached."""
+        asked = self.health[name]
+        try:
+            yield
+        except Unavailable as error:
+            self.note_unreachable(name, error)
+            raise
+        self.note_answer(name, asked)
+
+    def note_answer(self, name: Name, asked: Health) -> None:
+        """Record that a side answered a request made when this was known of it."""
+        if asked.error is not None and self.health[name] is asked:
+            self.health[name] = Health(time.monotonic())
+            self._on_change()
 
     def note_unreachable(self, name: Name, error: BaseException) -> None:
+        """Record that a side did not answer."""
         was_well = self.is_healthy(name)
-        self.failures[name] += 1
-        self.errors[name] = self.last_error = str(error)
-        self.healthy_since[name] = None
+        self.last_error = str(error)
+        self.health[name] = Health(time.monotonic(), str(error))
         if was_well:
-            self._on_health(name, False)
+            self._on_change()
 
-    def recovered(self, name: Name, asked: int) -> None:
-        """Record that a side answered a request made when `failures` was `asked`; ignored if it has failed since
-        then."""
-        if self.failures[name] != asked:
-            return
-        if self.healthy_since[name] is None:
-            self.healthy_since[name] = time.monotonic()
-        if not self.is_healthy(name):
-            self.errors[name] = None
-            self._on_health(name, True)
+    async def ping(self, name: Name) -> bool:
+        """Find out if a side can be reached."""
+        with contextlib.suppress(Unavailable), self.asking(name):
+            await self.sides[name].ping()
+            return True
+        return False
 
     def both_unreachable(self) -> Unavailable:
-        causes = "; ".join(f"{name}: {error or 'not active'}" for name, error in self.errors.items())
+        causes = "; ".join(f"{name}: {health.error or 'not active'}" for name, health in self.health.items())
         return Unavailable(f"neither side of the mirror can serve this call: {causes}")
 
     # -- learning --------------------------------------------------------------------------------------------------
@@ -121,26 +146,19 @@ class Failover:
         for _ in limits.LEARNING.attempts():
             known: dict[Name, Role] = {}
             for name, engine in self.sides.items():
-                asked = self.failures[name]
-                try:
+                with contextlib.suppress(Unavailable), self.asking(name):
                     known[name] = await role_record.read(engine)
-                    self.recovered(name, asked)
-                except Unavailable as error:
-                    self.note_unreachable(name, error)
             if not known:
                 raise self.both_unreachable()
-            role = max(known.values(), key=lambda one: one.generation)
-            if self.standing.generation > role.generation:
-                role = self.standing.role
+            role = max(self.standing.role, *known.values(), key=lambda one: one.generation)
             try:
                 if role.active not in known:
-                    raise Unavailable(self.errors[role.active] or "unreachable")
+                    raise Unavailable(self.health[role.active].error or "unreachable")
                 if role.generation == 0:
                     # A store opened on one side alone writes in generation 0, so a mirror never writes to the same
                     # branches. Its threads may come from another mirror: no version may be lower than theirs.
                     newest = max([await _newest_generation(self.sides[name]) for name in known])
                     role = role_record.following(newest, "primary")
-                    role = await role_record.write(self.sides["primary"], role)
                 elif known[role.active].generation == 0:
                     role = await self._beside_an_old_one(role, known)
                 if await self._adopt(role):
@@ -150,6 +168,7 @@ class Failover:
                 self._believe(role, {})
                 await self.fail_over(role.active)
                 return
+        raise Unavailable("other processes are changing the roles of this mirror all the time: try again")
 
     async def _beside_an_old_one(self, role: Role, known: Mapping[Name, Role]) -> Role:
         """The roles if the side that should be active is new. The old side's rows of this generation are not on the new
@@ -158,54 +177,57 @@ class Failover:
         heads = await self.sides[active].threads(limit=1)
         if self._settings.failover and other in known and all(role_record.is_own_record(head.thread) for head in heads):
             active = other
-        role = role_record.following(role.generation, active)
-        return await role_record.write(self.sides[active], role)
+        return role_record.following(role.generation, active)
 
     async def _adopt(self, role: Role) -> bool:
-        """Join a generation; False if one of the sides is in a newer one."""
+        """Record the roles on both sides, and join their generation; False if one of the sides is in a newer one."""
         began = time.monotonic()
-        active, other = self.sides[role.active], opposite(role.active)
-        while True:
+        active, other = role.active, opposite(role.active)
+        joined: dict[Name, Engine] = {}
+        while not joined:
+            role = await role_record.write(self.sides[active], role)
+            if role.active == other:
+                return False
             try:
-                fences = {role.active: await role_record.fence(active, role.generation)}
-                break
+                joined[active] = await self._join(active, role)
             except Refused:
                 # Another process has closed this generation and is about to record the next one.
                 await concurrency.pause(self._blocking, limits.ROLE_CHANGE.backoff)
-                if (await role_record.read(active)).generation > role.generation:
-                    return False
                 if time.monotonic() - began > limits.ROLE_CHANGE.deadline:
-                    role = role_record.following(role.generation, role.active)
-                    role = await role_record.write(active, role)
-                    if role.active == other:
-                        return False
+                    role = role_record.following(role.generation, active)
         if self.is_healthy(other):
             try:
-                if (await role_record.write(self.sides[other], role)).generation > role.generation:
+                if await role_record.write(self.sides[other], role) != role:
                     return False
-                fences[other] = await role_record.fence(self.sides[other], role.generation)
+                joined[other] = await self._join(other, role)
             except Unavailable as error:
                 self.note_unreachable(other, error)
             except Refused:
                 return False
-        self._believe(role, fences)
+        self._believe(role, joined)
         return True
 
-    def _believe(self, role: Role, fences: Mapping[Name, Fence]) -> None:
+    async def _join(self, name: Name, role: Role) -> Engine:
+        """A side in this generation: it accepts no write of an older one any more. `Refused` if it is in a newer."""
+        side = self.sides[name]
+        return concurrency.FencedEngine(side, await role_record.fence(side, role.generation))
+
+    def _believe(self, role: Role, joined: Mapping[Name, Engine]) -> None:
         with self._lock:
             if role.generation < self.standing.generation:
                 return
             switched = role != self.standing.role
-            self.standing = Standing(role, fences)
+            self.standing = Standing(role, joined if switched else {**self.standing.joined, **joined})
         if switched:
-            self._on_switch()
+            count_change_of_side(role.active)
+            self._on_change()
 
     async def refresh(self) -> None:
         """Read the roles again if a side has a newer generation, or has not granted its token yet."""
         standing = self.standing
         names: list[Name] = [name for name in self.sides if self.is_healthy(name)]
         known = [(await role_record.read(self.sides[name])).generation for name in names]
-        if max(known, default=0) > standing.generation or any(name not in standing.fences for name in names):
+        if max(known, default=0) > standing.generation or any(name not in standing.joined for name in names):
             await self.learn()
 
     # -- changing --------------------------------------------------------------------------------------------------
@@ -213,85 +235,58 @@ class Failover:
     async def fail_over(self, away: Name) -> None:
         """Make the other side active; `Unavailable` with the reason if that fails. Of several callers, one tries for
         all."""
-        asked = self._refusals
+        to = opposite(away)
+        asked = self.health[to]
         async with self._switching:
             if self.closed:
                 raise closed("mirrored")
             if self.standing.active != away:
                 return
-            if self._refusals > asked and self._refusal is not None:
-                raise Unavailable(str(self._refusal)) from self._refusal
-            try:
-                await self._change_sides(away)
-            except Unavailable as error:
-                self._refusal = error
-                self._refusals += 1
-                raise
-
-    def _changes(self) -> list[float]:
-        """The times of switches within the window."""
-        now, window = time.monotonic(), self._settings.failover_window
-        return [at for at in self._recent if now - at < window]
+            if not self.is_healthy(to) and self.health[to] is not asked:
+                raise self.both_unreachable()  # another caller tried meanwhile
+            await self._change_sides(away, to)
 
     @property
     def may_change(self) -> bool:
         """True if the sides may be switched now."""
-        return self._settings.failover and len(self._changes()) < self._settings.max_failovers
+        begin = time.monotonic() - self._settings.failover_window
+        return self._settings.failover and sum(at > begin for at in self.failovers) < self._settings.max_failovers
 
-    async def _change_sides(self, away: Name) -> None:
-        to = opposite(away)
-        now = time.monotonic()
-        window = self._settings.failover_window
-        self._recent = self._changes()
-        if not self._settings.failover:
-            raise Unavailable(f"the {away} is unreachable and failover is off: {self.errors[away]}")
-        if len(self._recent) >= self._settings.max_failovers:
-            raise Unavailable(
-                f"the {away} is unreachable, and the mirror changed sides {len(self._recent)} times within "
-                f"{window:g} s: {self.errors[away]}"
-            )
-        asked = self.failures[to]
+    async def _change_sides(self, away: Name, to: Name) -> None:
+        settings, now = self._settings, time.monotonic()
+        if not self.may_change:
+            often = f"the mirror changed sides {settings.max_failovers} times within {settings.failover_window:g} s"
+            reason = often if settings.failover else "failover is off"
+            raise Unavailable(f"the {away} is unreachable, and {reason}: {self.health[away].error}")
         try:
-            known = await role_record.read(self.sides[to])
-            role = known
-            if known.generation <= self.standing.generation or known.active == away:
-                newest = max(self.standing.generation, known.generation)
-                role = await role_record.write(self.sides[to], role_record.following(newest, to))
-            done = role.active == to and await self._adopt(role)
+            with self.asking(to):
+                role = await role_record.read(self.sides[to])
+                if role.generation <= self.standing.generation or role.active == away:
+                    role = role_record.following(max(self.standing.generation, role.generation), to)
+                done = role.active == to and await self._adopt(role)
         except Unavailable as error:
-            self.note_unreachable(to, error)
             raise self.both_unreachable() from error
-        self.recovered(to, asked)
         if not done:  # another process changed the roles at this moment: the next call reads them
             raise self.both_unreachable()
-        self._recent.append(now)
-        self.counts["failovers"] += 1
+        self.failovers.append(now)
         self.last_failover = time.time()
-        log.warning("the %s is unreachable, the %s is active now, in generation %d", away, to, role.generation)
+        log.warning("the %s is unreachable, the %s is active now, in generation %d", away, to, self.standing.generation)
 
     async def close_generation(self) -> Standing:
         """Stop all writers of this generation, on both sides, so that the roles can return to the primary. Returns the
-        next standing, whose fences only this process has."""
+        next standing, in which only this process writes."""
         role = role_record.following(self.standing.generation, "primary")
-        fences: dict[Name, Fence] = {}
-        for name in ("replica", "primary"):
-            fences[name] = await role_record.fence(self.sides[name], role.generation)
-        return Standing(role, fences)
+        return Standing(
+            role, {"replica": await self._join("replica", role), "primary": await self._join("primary", role)}
+        )
 
-    async def stay(self, role: Role) -> None:
-        """Keep the replica active, because the primary is not equal yet."""
-        await role_record.write(self.sides["replica"], role_record.following(role.generation, "replica"))
+    async def open_generation(self, role: Role) -> None:
+        """Let all writers go on, in these roles. If processes compete, the replica's record decides."""
+        await role_record.write(self.sides["replica"], role)
         await self.learn()
-
-    async def return_home(self, role: Role) -> None:
-        """Record that the primary is active again. If processes compete, the replica's record decides."""
-        if await role_record.write(self.sides["replica"], role) == role:
-            await role_record.write(self.sides["primary"], role)
-            await self._adopt(role)
-            self.counts["failbacks"] += 1
+        if self.standing.role == role and role.active == "primary":
+            self.failbacks += 1
             log.info("the primary is active again, in generation %d", role.generation)
-        else:
-            await self.learn()
 
 
 async def _newest_generation(side: Engine) -> int:

@@ -16,8 +16,8 @@ COMPARISON = RetryPolicy.times(16)
 LEARNING = RetryPolicy.times(5)
 #: A change of roles that another process began: after that it counts as abandoned.
 ROLE_CHANGE = RetryPolicy.seconds(5.0, pause=0.02)
-#: Rounds without progress when a mirror is closed; after that, the rest is left to the next open.
-VAIN_ROUNDS = RetryPolicy(retries=4, backoff=0.05, longest_pause=0.05)
+#: Rounds when a mirror is closed, each of which ships all that it can; the rest is left to the next open.
+LAST_ROUNDS = RetryPolicy(retries=4, backoff=0.05, longest_pause=0.05)
 
 LOOK_AGAIN = 0.5  #: seconds between checks while something is wrong or in progress
 CLOSE_WITHIN = 5.0  #: seconds that background work may still take when the mirror is closed

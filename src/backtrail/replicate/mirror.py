@@ -9,6 +9,7 @@ branch of the new generation.
 
 from __future__ import annotations
 
+import contextlib
 import threading
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
@@ -30,7 +31,8 @@ from backtrail.replicate.merge_rules import Codec
 from backtrail.replicate.replicator import Replicator
 from backtrail.replicate.role_record import Name
 from backtrail.replicate.settings import Settings
-from backtrail.replicate.status import Announcer, Meters, Mirrored, Side, SpoolStatus, Status, log
+from backtrail.replicate.status import Announcer, Mirrored, Side, SpoolStatus, Status, log
+from backtrail.telemetry import record_lag
 
 _READ = 4096  # threads
 _SHARED_PREFIX = bytes(3)  # of branches that every process of a generation may continue
@@ -53,18 +55,15 @@ class Mirror(DelegatingEngine, WritesInGenerations, Mirrored):
         )
         self.process_prefix = _SHARED_PREFIX  # a spool sets another
         self.spool: Callable[[], SpoolStatus] | None = None  # None without a spool
-        self._meters = Meters()
         self._announcer = Announcer(self.status, settings.on_change)
-        self.failover = Failover(self.sides, self.blocking, settings, self._on_health, self._on_switch)
+        self.failover = Failover(self.sides, self.blocking, settings, self._on_change)
         self.replicator = Replicator(self.failover, self.blocking, settings)
-        self._starting = concurrency.Mutex(self.blocking)
         self._read_in: LRU[str, int] = LRU(_READ)  # by thread: the generation in which its head was read last
         self._reading = threading.Lock()
         self._compared: tuple[str, Sequence[tuple[str, HeadKey]]] | None = None  # the last sweep that was compared for
         for name, engine in (("primary", primary), ("replica", replica)):
             if (waiting := capability(engine, FailsFast)) is not None:
                 waiting.fail_fast = partial(self._can_do_without, cast("Name", name))
-        self._known = False
         self._closed = False
 
     @property
@@ -86,7 +85,7 @@ class Mirror(DelegatingEngine, WritesInGenerations, Mirrored):
             return False
         if not self.failover.is_healthy(name):
             return True  # it was retried before
-        if not self._known:
+        if not standing.is_sure:
             return False  # servers that are started together may not be up yet
         if name == standing.follower:
             return not settings.replica_required
@@ -94,17 +93,10 @@ class Mirror(DelegatingEngine, WritesInGenerations, Mirrored):
         in_step = settings.replication == "sync" and not self.replicator.outbox.behind
         return in_step and self.failover.may_change
 
-    def _on_health(self, name: Name, well: bool) -> None:
-        if well:
-            self.replicator.look_soon()
-        elif name == self.failover.standing.follower:
-            self.replicator.outbox.mark_all()
-        self.announce()
-
-    def _on_switch(self) -> None:
+    def _on_change(self) -> None:
+        """The roles or the health of a side have changed: what waits may be more than it was, and all is compared."""
         self.replicator.outbox.mark_all()
         self.replicator.look_soon()
-        self._meters.changed(self.failover.standing.active)
         self.announce()
 
     def announce(self) -> None:
@@ -112,29 +104,24 @@ class Mirror(DelegatingEngine, WritesInGenerations, Mirrored):
         self._announcer.tell()
 
     async def _start(self) -> Standing:
-        """Read the roles at the first call: the newer generation counts."""
+        """The roles, which are read at the first call: the newer generation counts."""
         if self._closed:
             raise closed("mirrored")
-        if not self._known:
-            async with self._starting:
-                if not self._known:
-                    await self.learn()
-        return self.failover.standing
+        while not (standing := self.failover.standing).is_sure:
+            await self.learn()
+        return standing
 
     async def learn(self) -> None:
         """Find out which sides answer and which is active; `Unavailable` if none is."""
         if self._closed:
             raise closed("mirrored")
         await self.failover.learn()
-        self._known = True
-        self.replicator.look_soon()
         self.replicator.wake()
 
     async def _ask(self, method: Method[Any], *args: Any, **options: Any) -> Any:
         """Call the active side; if it is unreachable, the other one."""
-        await self._start()
         for last in (False, True):
-            standing = self.failover.standing
+            standing = await self._start()
             try:
                 found = await getattr(self.sides[standing.active], method.__name__)(*args, **options)
                 if method in (Engine.head, Engine.tip):
@@ -155,11 +142,8 @@ class Mirror(DelegatingEngine, WritesInGenerations, Mirrored):
     def _was_read_before(self, commit: Commit, generation: int) -> bool:
         """True if the heads that a commit moves were read in an earlier generation. What else it builds on may have
         been read in this one, on a side that was not equal yet."""
-        for swap in commit.swaps:
-            read = None if swap.expect is None else self._read_in.peek(swap.thread)
-            if read is not None and read < generation:
-                return True
-        return False
+        reads = [self._read_in.peek(swap.thread) for swap in commit.swaps if swap.expect is not None]
+        return any(read is not None and read < generation for read in reads)
 
     async def _leave(self, name: Name, error: Unavailable, *, final: bool = False) -> None:
         """Make the other side active, because this one did not answer; `Unavailable` if that is not possible."""
@@ -193,7 +177,7 @@ class Mirror(DelegatingEngine, WritesInGenerations, Mirrored):
         follower = standing.follower
         if self.settings.replica_required and not self.failover.is_healthy(follower):
             raise Unavailable(
-                f"the {follower} is unreachable and replica_required=True: {self.failover.errors[follower]}; "
+                f"the {follower} is unreachable and replica_required=True: {self.failover.health[follower].error}; "
                 "nothing was saved"
             )
         generation = standing.generation
@@ -215,15 +199,14 @@ class Mirror(DelegatingEngine, WritesInGenerations, Mirrored):
             raise
 
     async def _commit_on_active(self, commit: Commit, standing: Standing) -> None:
-        side, fence = self.sides[standing.active], standing.fences.get(standing.active)
-        fenced = self.failover.fenced(standing.active, standing)
+        side = standing.side(standing.active)
         try:
             for swap in commit.swaps:
                 if swap.new is None and not role_record.is_own_record(swap.thread):
                     head = await side.head(swap.thread)
                     if head is not None and head.key == swap.expect:
-                        await write_tombstone(fenced, head, standing.generation)
-            await side.commit(commit if commit.fence is not None else msgspec.structs.replace(commit, fence=fence))
+                        await write_tombstone(side, head, standing.generation)
+            await side.commit(commit)
         except LockLost as error:
             if commit.fence is not None:
                 raise  # the caller's own lock
@@ -239,7 +222,8 @@ class Mirror(DelegatingEngine, WritesInGenerations, Mirrored):
         if not self.failover.can_follow(standing) or self.replicator.outbox.is_waiting(commit.lineage):
             return False
         try:
-            await self.sides[follower].commit(msgspec.structs.replace(commit, fence=standing.fences[follower]))
+            unlocked = commit if commit.fence is None else msgspec.structs.replace(commit, fence=None)
+            await standing.side(follower).commit(unlocked)
         except Unavailable as error:
             self.failover.note_unreachable(follower, error)
             return False
@@ -261,7 +245,7 @@ class Mirror(DelegatingEngine, WritesInGenerations, Mirrored):
             log.warning("more than %d commits wait for the follower: it will be compared", self.settings.max_pending)
         while self.settings.back_pressure and outbox.records >= self.settings.max_pending:
             await self.replicator.ship()
-        self._meters.lag(outbox.records)
+        record_lag(outbox.records)
         self.replicator.wake()
 
     @property
@@ -312,10 +296,8 @@ class Mirror(DelegatingEngine, WritesInGenerations, Mirrored):
         await super().compact()
         follower = self.failover.standing.follower
         if self.failover.is_healthy(follower):
-            try:
+            with contextlib.suppress(Unavailable), self.failover.asking(follower):
                 await self.sides[follower].compact()
-            except Unavailable as error:
-                self.failover.note_unreachable(follower, error)
 
     def status(self) -> Status:
         """The state of the mirror."""
@@ -330,8 +312,8 @@ class Mirror(DelegatingEngine, WritesInGenerations, Mirrored):
             lag_records=outbox.records,
             lag_bytes=outbox.bytes,
             lag_seconds=outbox.seconds,
-            failovers=roles.counts["failovers"],
-            failbacks=roles.counts["failbacks"],
+            failovers=len(roles.failovers),
+            failbacks=roles.failbacks,
             last_failover=roles.last_failover,
             diverged=self.replicator.diverged,
             last_error=roles.last_error,
@@ -339,7 +321,7 @@ class Mirror(DelegatingEngine, WritesInGenerations, Mirrored):
         )
 
     def _side(self, name: Name) -> Side:
-        error = self.failover.errors[name]
+        error = self.failover.health[name].error
         return Side(
             role=name,
             engine=self.sides[name].properties.name,
@@ -358,8 +340,7 @@ class Mirror(DelegatingEngine, WritesInGenerations, Mirrored):
         if self._closed:
             return
         self._closed = True
-        await self.replicator.stop(drain=self._known)
-        self.failover.closed = True
+        await self.replicator.stop()
         for engine in self.sides.values():
             await engine.close()
 

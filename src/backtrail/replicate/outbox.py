@@ -8,17 +8,16 @@ from __future__ import annotations
 
 import threading
 import time
-from collections import OrderedDict
-from collections.abc import Iterable
 
 import msgspec
 
 from backtrail.engines.base import Commit
 
 
-class Lacking(msgspec.Struct):
+class Lacking(msgspec.Struct, eq=False):
     """What the follower lacks of one lineage."""
 
+    lineage: str
     since: float
     saves: int = 0  #: commits to be shipped
     size: int = 0  #: of them, in bytes
@@ -39,13 +38,13 @@ class Outbox:
     def __init__(self, most: int) -> None:
         self._most = most
         self._lock = threading.Lock()
-        self._waiting: OrderedDict[str, Lacking] = OrderedDict()
-        self._under_way: list[tuple[str, Lacking]] = []
+        self._waiting: dict[str, Lacking] = {}
+        self._under_way: list[Lacking] = []
         self._saves = 0  # in both
 
     def add(self, commit: Commit) -> bool:
         """Add a commit; False if that made too many, and their lineages are merged instead."""
-        self._put(commit.lineage, Lacking(time.monotonic(), 1, commit.size, set(commit.blobs)))
+        self._put(Lacking(commit.lineage, time.monotonic(), 1, commit.size, set(commit.blobs)))
         if self.records <= self._most:
             return True
         self.mark_all()
@@ -54,22 +53,20 @@ class Outbox:
     def mark(self, *lineages: str) -> None:
         """Have these lineages merged."""
         for lineage in lineages:
-            self._put(lineage, Lacking(time.monotonic(), behind=True))
+            self._put(Lacking(lineage, time.monotonic(), behind=True))
 
     def mark_all(self) -> None:
         """Have all waiting lineages merged, whatever they wait for."""
         with self._lock:
-            for lacking in self._waiting.values():
+            for lineage, lacking in self._waiting.items():
                 self._saves -= lacking.saves
-                lacking.behind, lacking.saves, lacking.size, lacking.blobs = True, 0, 0, set()
+                self._waiting[lineage] = Lacking(lineage, lacking.since, behind=True)
 
-    def _put(self, lineage: str, lacking: Lacking) -> None:
+    def _put(self, lacking: Lacking) -> None:
         with self._lock:
             self._saves += lacking.saves
-            known = self._waiting.get(lineage)
-            if known is None:
-                self._waiting[lineage] = lacking
-            else:
+            known = self._waiting.setdefault(lacking.lineage, lacking)
+            if known is not lacking:
                 known.add(lacking)
 
     def lineages(self) -> list[str]:
@@ -77,24 +74,19 @@ class Outbox:
         with self._lock:
             return list(self._waiting)
 
-    def pending(self) -> set[str]:
-        """The lineages that wait or are under way."""
-        with self._lock:
-            return {*self._waiting, *(lineage for lineage, _ in self._under_way)}
-
     def take(self, lineage: str) -> Lacking | None:
         """What a lineage waits for: it counts as pending until `arrived` or `give_back` is called, and what is added
         from now on waits for the next time. None if it does not wait."""
         with self._lock:
             lacking = self._waiting.pop(lineage, None)
             if lacking is not None:
-                self._under_way.append((lineage, lacking))
+                self._under_way.append(lacking)
             return lacking
 
     def arrived(self, lacking: Lacking | None) -> None:
         """The follower has everything that was taken."""
         with self._lock:
-            self._under_way = [one for one in self._under_way if one[1] is not lacking]
+            self._under_way = [one for one in self._under_way if one is not lacking]
             self._saves -= 0 if lacking is None else lacking.saves
 
     def give_back(self, lineage: str, lacking: Lacking | None) -> None:
@@ -104,10 +96,11 @@ class Outbox:
 
     def is_waiting(self, lineage: str) -> bool:
         """True if the follower lacks something of a lineage."""
-        return lineage in self._waiting or any(lineage == one for one, _ in self._under_way)
+        return lineage in self._waiting or any(one.lineage == lineage for one in self._under_way)
 
-    def _all(self) -> Iterable[Lacking]:
-        return [*self._waiting.values(), *(lacking for _, lacking in self._under_way)]
+    def _all(self) -> list[Lacking]:
+        with self._lock:
+            return [*self._waiting.values(), *self._under_way]
 
     @property
     def records(self) -> int:
@@ -116,19 +109,15 @@ class Outbox:
 
     @property
     def bytes(self) -> int:
-        with self._lock:
-            return sum(lacking.size for lacking in self._all())
+        return sum(lacking.size for lacking in self._all())
 
     @property
     def behind(self) -> int:
         """Lineages to be merged. One that is under way may wait again."""
-        with self._lock:
-            pending = [*self._waiting.items(), *self._under_way]
-            return len({lineage for lineage, lacking in pending if lacking.behind})
+        return len({lacking.lineage for lacking in self._all() if lacking.behind})
 
     @property
     def seconds(self) -> float:
         """For how long the follower has lacked something."""
-        with self._lock:
-            since = min((lacking.since for lacking in self._all()), default=None)
-            return 0.0 if since is None else time.monotonic() - since
+        since = min((lacking.since for lacking in self._all()), default=None)
+        return 0.0 if since is None else time.monotonic() - since

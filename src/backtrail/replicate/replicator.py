@@ -5,13 +5,16 @@ Only one round runs at a time, started by the background task, by a caller that 
 
 from __future__ import annotations
 
+import contextlib
 import math
 import time
+
+import msgspec
 
 from backtrail.engines.base import Engine
 from backtrail.engines.conflicts import Refused
 from backtrail.errors import BacktrailError, Corrupt, LockLost, Unavailable
-from backtrail.replicate import concurrency, limits
+from backtrail.replicate import concurrency, limits, role_record
 from backtrail.replicate.deleted_threads import clear_tombstones
 from backtrail.replicate.failover import Failover, Standing
 from backtrail.replicate.fast_forward import fast_forward
@@ -20,7 +23,6 @@ from backtrail.replicate.lineage_copy import heads_of
 from backtrail.replicate.merge import merge
 from backtrail.replicate.merge_rules import Codec, Moving, Outdated
 from backtrail.replicate.outbox import Outbox
-from backtrail.replicate.role_record import Name
 from backtrail.replicate.settings import Settings
 from backtrail.replicate.status import log
 
@@ -43,7 +45,6 @@ class Replicator:
         self._checked = -math.inf
         self._until_whole = 0
         self._moving: set[str] = set()  # lineages that could not be merged, because others write to them all the time
-        self._stopped = False
 
     def wake(self) -> None:
         self._background.wake()
@@ -79,13 +80,13 @@ class Replicator:
                 if time.monotonic() - self._checked >= self._wait():
                     await self._check()
                 for work in (self.ship, self._fail_back):
-                    if self._stopped:
+                    if self._failover.closed:
                         return
                     await work()
             except (BacktrailError, Refused) as error:
                 self._failover.last_error = str(error)  # a head moved or a side failed: the next round tries again
             except Exception as error:  # noqa: BLE001
-                if self._stopped:
+                if self._failover.closed:
                     log.debug("the mirror was closed in the middle of its background work", exc_info=True)
                     return
                 # Whatever the error, the background must continue: what is not shipped stays marked, and is visible in
@@ -97,33 +98,20 @@ class Replicator:
         """Ping both sides, and compare all heads if that is due."""
         failover = self._failover
         self._checked = time.monotonic()
+        self._until_whole -= 1
         for name in failover.sides:
-            if not await self._ping(name) and name == failover.standing.active:
+            if not await failover.ping(name) and name == failover.standing.active:
                 await failover.fail_over(name)
         await failover.refresh()
         standing = failover.standing
-        if failover.is_healthy(standing.follower):
-            due, self._until_whole = self._until_whole <= 0, self._until_whole - 1
-            if due:
-                # Before the comparison: a change during it requests another one.
-                self._until_whole = limits.LOOKS_PER_COMPARISON
-                try:
-                    await self._compare_all(standing)
-                except (BacktrailError, Refused):
-                    self._until_whole = 0
-                    raise
-
-    async def _ping(self, name: Name) -> bool:
-        """Find out if a side can be reached."""
-        failover = self._failover
-        asked = failover.failures[name]
-        try:
-            await failover.sides[name].ping()
-        except Unavailable as error:
-            failover.note_unreachable(name, error)
-            return False
-        failover.recovered(name, asked)
-        return True
+        if failover.can_follow(standing) and self._until_whole <= 0:
+            # Before the comparison: a change during it requests another one.
+            self._until_whole = limits.LOOKS_PER_COMPARISON
+            try:
+                await self._compare_all(standing)
+            except (BacktrailError, Refused):
+                self._until_whole = 0
+                raise
 
     async def _compare_all(self, standing: Standing) -> None:
         """Compare all heads, and mark the lineages that differ."""
@@ -135,7 +123,7 @@ class Replicator:
             if not waits and await heads_of(follower, lineage) != await heads_of(active, lineage):
                 self.outbox.mark(lineage)
         for side, other in (standing.active, standing.follower), (standing.follower, standing.active):
-            await clear_tombstones(failover.fenced(side), failover.sides[other])
+            await clear_tombstones(standing.side(side), failover.sides[other])
 
     async def ship(self) -> None:
         """Bring the follower up to date with the lineages that wait now; what is added meanwhile waits for the next
@@ -144,7 +132,7 @@ class Replicator:
         self._moving.clear()
         for lineage in self.outbox.lineages():
             standing = self._failover.standing
-            if self._stopped or not self._failover.can_follow(standing):
+            if self._failover.closed or not self._failover.can_follow(standing):
                 return  # if it has not joined this generation yet, the next check has it join
             try:
                 await self._ship(lineage)
@@ -163,7 +151,7 @@ class Replicator:
         standing = self._failover.standing
         lacking = self.outbox.take(lineage)
         try:
-            sides = self._sides(standing)
+            sides = standing.side(standing.active), standing.side(standing.follower)
             blobs = None if lacking is None or lacking.behind else lacking.blobs
             try:
                 done = await fast_forward(*sides, lineage, blobs, standing.generation)
@@ -174,17 +162,11 @@ class Replicator:
         except BaseException as error:
             self.outbox.give_back(lineage, lacking)
             if isinstance(error, Unavailable):
-                await self._ping(standing.follower)  # did it come from there? Callers notice if the active side fails
+                await self._failover.ping(standing.follower)  # was it that side? Callers notice if the active one fails
             elif isinstance(error, LockLost):
                 await self._failover.learn()  # a side is in a newer generation
             raise
         self.outbox.arrived(lacking)
-
-    def _sides(self, standing: Standing) -> tuple[Engine, Engine]:
-        """The active side and the follower, with the fences of this standing on their writes."""
-        if standing.follower not in standing.fences:
-            raise Unavailable(f"the {standing.follower} has not joined generation {standing.generation} yet")
-        return self._failover.fenced(standing.active, standing), self._failover.fenced(standing.follower, standing)
 
     async def _merge(
         self, sides: tuple[Engine, Engine], lineage: str, generation: int, *, every_row: bool = False
@@ -207,36 +189,33 @@ class Replicator:
         standing = self._failover.standing
         if not self._failover.can_follow(standing):
             raise Refused(lineage, f"what was spooled for {lineage!r} waits for the {standing.follower}")
-        await self._merge(self._sides(standing), lineage, standing.generation, every_row=True)
+        sides = standing.side(standing.active), standing.side(standing.follower)
+        await self._merge(sides, lineage, standing.generation, every_row=True)
 
     async def _fail_back(self) -> None:
-        """Return to the primary, once it has been healthy for long enough and has everything, except for lineages that
-        can only be merged while nobody writes."""
+        """Return to the primary, once it has been healthy for long enough and has everything, except for what can only
+        be merged while nobody writes."""
         failover = self._failover
-        since = failover.healthy_since["primary"]
-        if failover.standing.active != "replica" or since is None or not failover.is_healthy("primary"):
+        if failover.standing.active != "replica" or not failover.is_healthy("primary"):
             return
-        waits = self.outbox.pending() - self._moving
-        if time.monotonic() - since < self._settings.failback_after or waits:
+        if time.monotonic() - failover.health["primary"].since < self._settings.failback_after:
             return
         replica, primary = failover.sides["replica"], failover.sides["primary"]
         for lineage in await differing(replica, primary):
-            if lineage not in self._moving:
-                self.outbox.mark(lineage)
+            self.outbox.mark(lineage)
+            with contextlib.suppress(Moving):  # it is merged below, while nobody writes
                 await self._ship(lineage)
         standing = await failover.close_generation()  # from here on no process writes to either side
-        sides = failover.fenced("replica", standing), failover.fenced("primary", standing)
+        sides = standing.side("replica"), standing.side("primary")
         try:
             for lineage in await differing(replica, primary):
                 await self._merge(sides, lineage, standing.generation)
             if await differing(replica, primary):
                 raise Refused("", "the sides still differ: they are compared again")
         except (BacktrailError, Refused):
-            await failover.stay(standing.role)
+            await failover.open_generation(role_record.following(standing.generation, "replica"))
             raise
-        for lineage in [*self._moving]:
-            self.outbox.arrived(self.outbox.take(lineage))  # while nobody wrote
-        await failover.return_home(standing.role)
+        await failover.open_generation(standing.role)
 
     async def catch_up(self, lineage: str) -> bool:
         """Merge a lineage now, because a commit that must reach the follower could not simply be repeated there. False
@@ -248,31 +227,28 @@ class Replicator:
             try:
                 await self._ship(lineage)
                 return True
-            except (Unavailable, Refused, LockLost) as error:
-                raised = error  # it kept moving, or a side failed: left to the background
+            except (Unavailable, Refused, LockLost, Corrupt) as error:
+                raised = error  # it kept moving, a side failed, or it is damaged: left to the background
         self.mark(lineage)
         if self._settings.replica_required:
             raise Unavailable(
                 f"the active side has this save, the {follower} has not, and replica_required=True: "
-                f"{self._failover.errors[follower] or raised or 'it is still catching up'}"
+                f"{self._failover.health[follower].error or raised or 'it is still catching up'}"
             ) from raised
         return False
 
-    async def stop(self, *, drain: bool) -> None:
+    async def stop(self) -> None:
         """Ship what waits, within the time that close() has; log what is left."""
         end = time.monotonic() + self._settings.drain
         outbox, follower = self.outbox, self._failover.standing.follower
-        in_vain = 0
-        most = limits.VAIN_ROUNDS.retries
-        while drain and in_vain <= most and self._failover.is_healthy(follower) and time.monotonic() < end:
-            before = (outbox.records, outbox.behind)
-            if before == (0, 0):
+        rounds = limits.LAST_ROUNDS
+        for number in msgspec.structs.replace(rounds, deadline=self._settings.drain).attempts():
+            if not (outbox.records or outbox.behind) or not self._failover.is_healthy(follower):
                 break
+            if number:
+                await concurrency.pause(self._blocking, rounds.pause(number))
             await self.round()
-            if (outbox.records, outbox.behind) >= before:
-                await concurrency.pause(self._blocking, limits.VAIN_ROUNDS.pause(in_vain))
-                in_vain += 1
-        self._stopped = True
+        self._failover.closed = True
         await self._background.stop(max(limits.CLOSE_WITHIN, end - time.monotonic()))
         if outbox.records or outbox.behind:
             log.warning(

@@ -24,6 +24,7 @@ Name = Literal["primary", "replica"]
 RESERVED = reserved_names.RESERVED * 2  #: no listing of a user shows it, nor is it the name of a namespace
 LINEAGE = f"{RESERVED}mirror"
 _ROLE = f"{RESERVED}role"
+_OWNER = "generation-"
 _FOR_EVER = 10 * 365 * 86400.0
 
 
@@ -62,17 +63,13 @@ async def write(side: Engine, role: Role) -> Role:
 async def fence(side: Engine, generation: int) -> Fence:
     """The token of this generation on a side. Tokens of older generations are refused from now on."""
     while True:
-        answer = await side.lease(_ROLE, _owner(generation), _FOR_EVER)
+        answer = await side.lease(_ROLE, f"{_OWNER}{generation}", _FOR_EVER)
         if isinstance(answer, Lease):
             return Fence(_ROLE, answer.token)
-        held = int(answer.owner.removeprefix("generation-"))
+        held = int(answer.owner.removeprefix(_OWNER))
         if held > generation:
             raise Refused(LINEAGE, f"generation {generation} is over: this side is in generation {held}")
         await side.release(_ROLE, answer.owner)
-
-
-def _owner(generation: int) -> str:
-    return f"generation-{generation}"
 
 
 def following(generation: int, active: Name) -> Role:

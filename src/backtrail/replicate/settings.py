@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import os
 from collections.abc import Callable
 from typing import Any, Literal
@@ -11,6 +10,8 @@ import msgspec
 
 from backtrail.engines.base import Engine
 from backtrail.errors import InvalidInput
+
+_AS_GIVEN = ("replication", "spool", "on_change")  # the options that no text in a URL has to be converted for
 
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True):
@@ -33,14 +34,15 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     @classmethod
     def read(cls, given: dict[str, Any]) -> Settings:
         """Settings from keywords or from the text of a URL."""
-        as_given = ("replication", "spool")
-        values = {name: value for name, value in given.items() if not isinstance(value, str) or name in as_given}
-        texts = {name: value for name, value in given.items() if name not in values}
-        try:
-            read = msgspec.structs.asdict(msgspec.convert(texts, _in_urls(), strict=False))
-            return cls(**values, **{name: value for name, value in read.items() if name in texts})
-        except msgspec.ValidationError as error:
-            raise InvalidInput(f"an option of the mirror makes no sense: {error}") from error
+        values = dict(given)
+        for name, value in given.items():
+            if isinstance(value, str) and name not in _AS_GIVEN:
+                types = {field.name: field.type for field in msgspec.structs.fields(cls)}
+                try:
+                    values[name] = msgspec.convert(value, types[name], strict=False)
+                except msgspec.ValidationError as error:
+                    raise InvalidInput(f"{name}={value!r} makes no sense: {error}") from error
+        return cls(**values)
 
     def __post_init__(self) -> None:
         if self.replication not in ("sync", "async"):
@@ -58,6 +60,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
             )
         if self.spool_limit is not None and self.spool is None:
             raise InvalidInput("spool_limit= needs spool=: there is no spool to limit")
+        if self.on_change is not None and not callable(self.on_change):
+            raise InvalidInput(f"on_change={self.on_change!r} must be a function: no URL can give it")
         for name in ("failover_window", "failback_after", "health_every", "drain"):
             value = getattr(self, name)
             if isinstance(value, bool) or not isinstance(value, int | float) or value <= 0:
@@ -68,16 +72,6 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
                 continue
             if type(value) is not int or value < 1:
                 raise InvalidInput(f"{name}={value!r} must be a whole number from 1 up")
-
-
-_AS_GIVEN = ("replication", "spool", "on_change")
-
-
-@functools.cache
-def _in_urls() -> type[msgspec.Struct]:
-    """The options that a URL gives as text, with their types."""
-    fields = (field for field in msgspec.structs.fields(Settings) if field.name not in _AS_GIVEN)
-    return msgspec.defstruct("_IN_URLS", [(field.name, field.type, field.default) for field in fields])
 
 
 OPTIONS = frozenset(Settings.__struct_fields__)

@@ -97,7 +97,7 @@ class Courier:
     async def _deliver(self, lineage: str) -> None:
         failover, replicator = self._mirror.failover, self._mirror.replicator
         standing = failover.standing
-        sides = [failover.fenced(standing.active, standing)]
+        sides = [standing.side(standing.active)]
         if failover.is_healthy(standing.follower):
             sides.append(failover.sides[standing.follower])
         deliver_to = partial(deliver, self._spool, lineage, sides, replicator.codec, standing.generation)

@@ -1,4 +1,4 @@
-"""The status of a mirror, and the reporting of its changes to logs, callbacks and metrics."""
+"""The status of a mirror, and the reporting of its changes to logs and callbacks."""
 
 from __future__ import annotations
 
@@ -7,8 +7,7 @@ import threading
 from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable
-from functools import lru_cache
-from typing import Any, Literal
+from typing import Literal
 
 import msgspec
 
@@ -90,26 +89,18 @@ class Announcer:
         self._callback = callback
         self._lock = threading.Lock()
         self._line: deque[Status] = deque()
-        self._telling = False
+        self._telling = threading.Lock()
 
     def tell(self) -> None:
         """Report a change."""
         with self._lock:
             self._line.append(self._look())
-            if self._telling:
-                return
-            self._telling = True
-        try:
-            while (status := self._next()) is not None:
-                self._tell(status)
-        except BaseException:
-            self._telling = False
-            raise
-
-    def _next(self) -> Status | None:
-        with self._lock:
-            self._telling = bool(self._line)
-            return self._line.popleft() if self._line else None
+        while self._line and self._telling.acquire(blocking=False):
+            try:
+                while self._line:
+                    self._tell(self._line.popleft())
+            finally:
+                self._telling.release()
 
     def _tell(self, status: Status) -> None:
         announce(status)
@@ -119,35 +110,3 @@ class Announcer:
             except Exception:
                 # It is called in the middle of a failover, which must not fail because a callback does.
                 log.exception("on_change raised; the mirror goes on")
-
-
-class Meters:
-    """OpenTelemetry metrics of a mirror; does nothing if OpenTelemetry is not installed."""
-
-    def __init__(self) -> None:
-        self._lag: Any = None
-        self._changes: Any = None
-        try:
-            from opentelemetry import metrics
-        except ImportError:
-            return
-        self._lag, self._changes = _instruments(metrics.get_meter)
-
-    def lag(self, records: int) -> None:
-        if self._lag is not None:
-            self._lag.record(records)
-
-    def changed(self, to: str) -> None:
-        if self._changes is not None:
-            self._changes.add(1, {"active": to})
-
-
-@lru_cache(maxsize=1)
-def _instruments(get_meter: Callable[[str], Any]) -> tuple[Any, Any]:
-    """The lag and the changes of all mirrors of this process. OpenTelemetry keeps whatever is made: each mirror that
-    is opened would leave its own behind."""
-    meter = get_meter("backtrail")
-    return (
-        meter.create_histogram("backtrail.mirror.lag", unit="1", description="commits the follower lacks"),
-        meter.create_counter("backtrail.mirror.changes", unit="1", description="changes of the active side"),
-    )
