@@ -224,7 +224,8 @@ def _deleted_threads(ledger: Ledger, sides: Sides) -> Iterator[Failure]:
             # that was kept beside its thread before the deletion was known, cannot be deleted for one of the two.
             if not back or excused or sides.ids(name) & again & own:
                 continue
-            back = {id for id in back if not ledger.trace.had_fork(id)}
+            trace = ledger.trace
+            back = {id for id in back if not (trace.had_fork(id) or trace.made_again_after(id, call))}
             if back:
                 yield Failure("a deleted thread is back", f"{call}: {name!r} has {[id[-6:] for id in sorted(back)]}")
 

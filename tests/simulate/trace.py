@@ -41,7 +41,8 @@ class Trace:
 
     def made_again_after(self, id: str, deletion: Call) -> bool:
         """True if this checkpoint was saved in a newer generation than that in which it was deleted."""
-        generations = [
+        generations = [] if deletion.generation is None else [deletion.generation]
+        generations += [
             generation_of(swap.new.version)
             for one in self.carried_out
             if one.call is deletion and one.commit.marks and not one.commit.rows

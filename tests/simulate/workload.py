@@ -37,6 +37,7 @@ class Call:
         self.target: str | None = None  #: the checkpoint that it was about
         self.known: list[set[str]] = []  #: if it deleted a thread: the checkpoints that each server had in that only
         self.known_beside: set[str] = set()  #: those of them, on any server, that were also kept beside the thread
+        self.generation: int | None = None  #: if it deleted a thread: the one that its tombstone names
         self.applied = False  #: a server carried out one of its commits, whatever the caller was told
         self.arrived_late = False  #: a server carried out one of its requests after its client had given it up
         self.beside: set[str] = set()  #: threads that had been kept beside its own when it ended

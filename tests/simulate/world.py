@@ -13,11 +13,14 @@ from collections.abc import Callable, Coroutine
 from contextvars import copy_context
 from typing import Any
 
+import msgspec
+
 import backtrail
 import backtrail.aio
 from backtrail.engines.base import Commit, Engine
 from backtrail.engines.reserved_names import RESERVED
 from backtrail.errors import BacktrailError, Unavailable
+from backtrail.replicate.deleted_threads import Tombstone
 
 from .checker import Failure, check
 from .clocks import simulated
@@ -289,7 +292,12 @@ class World:
     def _before_write(self, server: Server, request: Any, asked_by: Call | None) -> Callable[[], None] | None:
         """Around a write: keep it, and note that its call has done something; if it deletes the call's thread, what its
         server has in that; and if it prunes, what is alive no more."""
-        if server.local or not isinstance(request, Commit) or request.lineage.startswith(RESERVED):
+        if server.local or not isinstance(request, Commit):
+            return None
+        if request.lineage.startswith(RESERVED):
+            for swap in request.swaps if asked_by is not None else ():
+                if swap.new is not None and swap.new.kind == "gone":
+                    asked_by.generation = msgspec.msgpack.decode(swap.new.note, type=Tombstone).generation
             return None
         if asked_by is None:
             return lambda: self.ledger.trace.add(server.name, request, None, self.loop.now)
