@@ -247,7 +247,7 @@ def test_a_spool_knows_a_save_by_its_bytes(tmp_path: Path) -> None:
         finish(spool.put(commit))
     found = finish(spool.read("l"))
     assert found is not None
-    assert (found.bases, found.heads, found.marks) == ({"t": None}, {"t": head}, [])
+    assert (found.bases, found.records.heads, found.marks) == ({"t": None}, {"t": head}, [])
     assert [new_row(branch.id, one) for one in finish(spool.engine.rows("l", branch.id, 0, 9))] == [row]
     assert branch in finish(spool.engine.branches("l"))
     assert finish(spool.engine.blobs("l", [b"x"])) == commit.blobs

@@ -16,7 +16,7 @@ from typing import Any
 
 import msgspec
 
-from backtrail.engines.base import Branch, Commit, Drop, Engine, Head, HeadKey, Step, Swap, generation_of, next_version
+from backtrail.engines.base import LAST_STEP, Commit, Drop, Engine, Head, HeadKey, Swap, generation_of, next_version
 from backtrail.engines.branch_origins import furthest, is_complete, previous_position, walk_back
 from backtrail.engines.conflicts import Refused
 from backtrail.engines.delegating_engine import DelegatingEngine, Method
@@ -135,10 +135,10 @@ async def deliver(
     sides are equal, so what is missing is gone."""
     merged, active = Merged(), sides[0]
     for _ in limits.DELIVERY.attempts():
-        spooled = await spool.read(lineage)
-        if spooled is None:
-            return merged  # another process has delivered it
         try:
+            spooled = await spool.read(lineage)
+            if spooled is None:
+                return merged  # another process has delivered it
             await _take_back(spooled, lineage, active)  # what a delivery that died had left
             # What is found out about the saves holds for these records: if their branches are freed meanwhile, the side
             # refuses the saves.
@@ -166,13 +166,15 @@ async def _take_back(spooled: SpooledLineage, lineage: str, active: Engine) -> b
     """Take spooled saves back from a side if a sweep has freed what they build on at the moment when they came: until
     then no head needed it. The spool still has them. Their rows go first: without a head, it would look as if whoever
     deleted the thread had seen them."""
-    ours = {*(at for _, at in spooled.saves), *(head.position for head in spooled.heads.values())}
+    records = spooled.records
+    moved = {head.position for head in records.heads.values()}
     heads = await active.heads(lineage)
     branches = {branch.id: branch for branch in await active.branches(lineage)}
     broken = [
         head
         for head in heads
-        if head.position in ours and not is_complete(list(walk_back(head.position, branches.get)))
+        if (head.position in moved or records.step(head.position) is not None)
+        and not is_complete(list(walk_back(head.position, branches.get)))
     ]
     if broken:
         needed = furthest((head.position for head in heads if head not in broken), branches.get)
@@ -192,21 +194,22 @@ async def _sources(
     detach: bool,
 ) -> list[tuple[Engine, LineageRecords]]:
     """The spool as if it were a side, and each thread that has lost its base, as one that begins in the spool."""
-    active = sides[0]
-    all_heads = {**spooled.heads, spooled.journal.thread: spooled.journal}
-    found = await LineageRecords.read(spool.engine, lineage, all_heads)
-    lost = await _without_base(spooled, active, lineage, ours, found)
+    active, found = sides[0], spooled.records
+    lost = await _without_base(found, active, lineage, ours)
     if lost and not detach:
         raise Stranded(lineage, f"thread {min(lost)!r} builds on a step that the active side does not have")
-    sources: list[tuple[Engine, LineageRecords]] = [(spool.engine, _records(spooled, ours, found, lost))]
+    sources: list[tuple[Engine, LineageRecords]] = [(spool.engine, _records(spooled, ours, lost))]
     for thread in sorted(lost):
-        deletions = await find_deletions(sides, spooled.heads[thread])
+        head = found.heads[thread]
+        deletions = await find_deletions(sides, head)
         saves = [
-            SpooledRow(spooled.heads[thread], at, _branch(found, ours, at[0]), row)
-            for name, at in spooled.saves
-            if name == thread and not deletions.knew(at)
-            for row in await spool.engine.rows(lineage, at[0], at[1], at[1])
+            SpooledRow(head, (id, row.step), branch, row)
+            for id, branch in found.branches.items()
+            if branch.thread == thread
+            for row in await spool.engine.rows(lineage, id, 1, LAST_STEP)
+            if not deletions.knew((id, row.step))
         ]
+        saves.sort(key=lambda save: save.row.step)  # each after the one that it builds on
         if saves:  # else all of them had reached a side, or the thread was only moved, to a step that is gone
             alone = MemoryEngine()
             await alone.commit(await codec.detach(EitherEngine(spool.engine, active), saves))
@@ -225,42 +228,31 @@ def _renewed(records: LineageRecords, codec: Codec, generation: int) -> LineageR
     return msgspec.structs.replace(records, heads=heads)
 
 
-def _branch(found: LineageRecords, ours: LineageRecords, id: bytes) -> Branch | None:
-    """The record of a branch. The spool has only a placeholder of one that began on a side."""
-    known = found.branches.get(id)
-    return known if known is not None and known.thread else ours.branches.get(id)
-
-
-async def _without_base(
-    spooled: SpooledLineage, active: Engine, lineage: str, ours: LineageRecords, found: LineageRecords
-) -> set[str]:
-    """The threads of which a row, or the one before it, is missing or was freed."""
+async def _without_base(found: LineageRecords, active: Engine, lineage: str, ours: LineageRecords) -> set[str]:
+    """The threads of which the row at the head, or the one before the first row of a branch, is missing or was
+    freed."""
     lost: set[str] = set()
-    for thread, (id, number) in spooled.saves:
-        branch = _branch(found, ours, id)
-        before = None if branch is None else previous_position(branch, number)
-        if branch is None:
-            lost.add(thread)
-        elif before is not None and ours.step((id, number)) is None and found.step(before) is None:
+    for id, branch in found.branches.items():
+        first = min(found.steps[id])
+        before = previous_position(branch, first)
+        if before is not None and ours.step((id, first)) is None and found.step(before) is None:
             row = await active.row(lineage, *before)
             if row is None or not row.root:
-                lost.add(thread)
-    for thread, head in spooled.heads.items():
+                lost.add(branch.thread)
+    for thread, head in found.heads.items():
         if ours.step(head.position) is None and found.step(head.position) is None:
             lost.add(thread)
     return lost
 
 
-def _records(spooled: SpooledLineage, ours: LineageRecords, found: LineageRecords, without: set[str]) -> LineageRecords:
-    """The spool as if it were a side: with the branches that its rows continue, and the rows that it has marked."""
-    heads = {thread: head for thread, head in spooled.heads.items() if thread not in without}
-    branches: dict[bytes, Branch] = {}
-    steps: dict[bytes, dict[int, Step]] = {}
-    for thread, (id, number) in spooled.saves:
-        branch, step = _branch(found, ours, id), found.step((id, number))
-        if thread not in without and branch is not None and step is not None:
-            branches[id] = branch
-            steps.setdefault(id, {})[number] = step
+def _records(spooled: SpooledLineage, ours: LineageRecords, without: set[str]) -> LineageRecords:
+    """The spool as if it were a side: with the branches that it has placeholders of, and the rows that it has
+    marked."""
+    found = spooled.records
+    heads = {thread: head for thread, head in found.heads.items() if thread not in without}
+    kept = {id: branch for id, branch in found.branches.items() if branch.thread not in without}
+    branches = {id: ours.branches.get(id, branch) for id, branch in kept.items()}
+    steps = {id: dict(found.steps[id]) for id in branches}
     for mark in spooled.marks:
         known = ours.step((mark.branch, mark.step))
         if known is not None and found.step((mark.branch, mark.step)) is None:

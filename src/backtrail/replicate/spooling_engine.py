@@ -167,8 +167,8 @@ class Spooled(DelegatingEngine, WritesInGenerations, SavesAdrift, Mirrored):
         await self._courier.check_same_store()
         left = await self._courier.deliver_all(set())
         async with self._save_gate:  # deliver the saves that came meanwhile; from here on saves wait
-            if await self._courier.deliver_all(left):
-                self._renew_prefix()  # no save may continue a branch of which the spool has the next step
+            await self._courier.deliver_all(left)
+            self._renew_prefix()  # no save may continue a branch of which the spool has the next step
             was_adrift, self.adrift = self.adrift, False
             self._spooled_lineages.clear()
         self.mirror.replicator.wake()
@@ -221,7 +221,7 @@ class Spooled(DelegatingEngine, WritesInGenerations, SavesAdrift, Mirrored):
                     await self.tip(thread)
 
     async def _save(self, commit: Commit) -> None:
-        in_doubt = False
+        in_doubt: Unavailable | None = None
         if not self.adrift:
             if commit.lineage in self._courier.stranded:
                 async with self._delivering:
@@ -232,26 +232,23 @@ class Spooled(DelegatingEngine, WritesInGenerations, SavesAdrift, Mirrored):
             except Unavailable as error:
                 if self._closed:
                     raise
-                # A side may have it. So the same save goes to the spool, and nothing else is written to its branch.
-                in_doubt = True
-                self._go_adrift(error)
-                self._renew_prefix()
+                in_doubt = error
         if commit.lineage in self._spooled_lineages and not await self._spool.holds(commit.lineage):
             # Another process has delivered it: a side can be reached.
             await self._try_to_deliver()
         async with self._save_gate:
-            if in_doubt:
-                self.adrift = True  # even if a side has just come back: the delivery recognizes the save
-                self._background.wake()  # it may have checked the spool before; now it waits for the gate
+            if in_doubt is not None:
+                # A side may have it. So the same save goes to the spool, even if a side has just come back, and nothing
+                # else is written to its branch: the delivery recognizes it.
+                self._go_adrift(in_doubt)
             elif not self.adrift or planned_before(commit, self.generation, self.branch_prefix):
                 raise Refused(commit.lineage, "the mirror went to its spool, or came back: look again")
-            self._check_base(commit)
-            await self._put(commit)
+            await self._put(commit, in_doubt=in_doubt is not None)
 
-    async def _put(self, commit: Commit) -> None:
+    async def _put(self, commit: Commit, *, in_doubt: bool) -> None:
         await self._check_room(commit.size)
         try:
-            await self._spool.put(commit)
+            await self._spool.put(commit, in_doubt=in_doubt)
         except Unavailable as error:
             raise self._nothing_usable(error) from error
         self._spooled_lineages.add(commit.lineage)
@@ -261,19 +258,6 @@ class Spooled(DelegatingEngine, WritesInGenerations, SavesAdrift, Mirrored):
 
     def _nothing_usable(self, error: Unavailable) -> Unavailable:
         return Unavailable(f"{self.mirror.failover.both_unreachable()}; and the spool cannot be used: {error}")
-
-    def _check_base(self, commit: Commit) -> None:
-        """Refuse a save that continues a branch from a step after which this process has already written to it: on the
-        sides, or in saves of the spool that were delivered."""
-        new = {branch.id for branch in commit.branches}
-        if all(row.branch in new for row in commit.rows):
-            return
-        for swap in commit.swaps:
-            known = self._tips.get(swap.thread)
-            if known is None:
-                self._renew_prefix()  # it is not in the cache any more: have the save planned again, on a new branch
-            if known is None or known[0].key != swap.expect:
-                raise Refused(swap.thread, f"thread {swap.thread!r} was saved to since: look again")
 
     async def _check_room(self, more: int) -> None:
         """Refuse a save for which the spool has no room; the spool is left unchanged."""
