@@ -12,14 +12,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import Any
 
 import msgspec
 
 from backtrail.engines.base import LAST_STEP, Commit, Drop, Engine, Head, HeadKey, Swap, generation_of, next_version
 from backtrail.engines.branch_origins import furthest, is_complete, previous_position, walk_back
 from backtrail.engines.conflicts import Refused
-from backtrail.engines.delegating_engine import DelegatingEngine, Method
 from backtrail.engines.memory import MemoryEngine
 from backtrail.errors import Corrupt, InvalidInput, LockLost, Unavailable
 from backtrail.replicate import limits
@@ -203,7 +201,7 @@ async def _sources(
         head = found.heads[thread]
         deletions = await find_deletions(sides, head)
         saves = [
-            SpooledRow(head, (id, row.step), branch, row)
+            SpooledRow(head, (id, row.step), row)
             for id, branch in found.branches.items()
             if branch.thread == thread
             for row in await spool.engine.rows(lineage, id, 1, LAST_STEP)
@@ -212,7 +210,7 @@ async def _sources(
         saves.sort(key=lambda save: save.row.step)  # each after the one that it builds on
         if saves:  # else all of them had reached a side, or the thread was only moved, to a step that is gone
             alone = MemoryEngine()
-            await alone.commit(await codec.detach(EitherEngine(spool.engine, active), saves))
+            await alone.commit(await codec.detach(spool.engine, saves))
             sources.append((alone, await LineageRecords.read(alone, lineage)))
     return sources
 
@@ -259,19 +257,3 @@ def _records(spooled: SpooledLineage, ours: LineageRecords, without: set[str]) -
             branches[mark.branch] = ours.branches[mark.branch]
             steps.setdefault(mark.branch, {})[mark.step] = known._replace(mark=mark.data)
     return LineageRecords(heads, branches, steps)
-
-
-class EitherEngine(DelegatingEngine):
-    """The payloads and blobs that the first engine has, or else the second."""
-
-    def __init__(self, first: Engine, second: Engine) -> None:
-        self._first, self._second = first, second
-        self.properties = first.properties
-
-    async def _ask(self, method: Method[Any], *args: Any, **options: Any) -> Any:
-        if method not in (Engine.payloads, Engine.blobs):
-            raise NotImplementedError(f"{method.__name__}: only payloads and blobs are read")
-        here = dict(await getattr(self._first, method.__name__)(*args, **options))
-        there = dict(await getattr(self._second, method.__name__)(*args, **options))
-        both = {**there, **here}
-        return both if method is Engine.blobs else sorted(both.items())
