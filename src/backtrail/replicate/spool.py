@@ -29,11 +29,12 @@ from backtrail.owned_files import make_directories, real_place
 from backtrail.replicate import concurrency
 from backtrail.replicate.lineage_copy import LineageRecords, clear, heads_of
 from backtrail.replicate.role_record import RESERVED
+from backtrail.replicate.status import SpoolStatus
 
 FILE = "spool.db"
 KEYS = "\U0010ffffkeys"  #: the suffix of a key ring's name, in any namespace
 JOURNAL = f"{RESERVED}spool/"  # + lineage: the head that counts the lineage's journal
-_FACTS = f"{RESERVED}store/"  # + name: facts about the mirrored store
+_RINGS = f"{RESERVED}store/"  # + name: a key ring of the mirrored store
 _NOBODY = bytes(16)
 NOTHING: Final = object()  #: the answer to a request that the spool cannot answer, or only in part
 
@@ -55,19 +56,10 @@ class SpooledLineage(msgspec.Struct, frozen=True):
     records: LineageRecords  #: without the journal
 
 
-class Holdings(msgspec.Struct, frozen=True):
-    """The number and the bytes of saves in a spool, and the time of the oldest."""
-
-    records: int = 0
-    bytes: int = 0
-    since: float | None = None  #: seconds since 1970
-
-
-class StoreFacts(msgspec.Struct, frozen=True, array_like=True):
-    """Data that a store needs when it is opened, as last seen: its key ring, or None; and the generation."""
+class KnownRing(msgspec.Struct, frozen=True, array_like=True):
+    """The key ring of a store as last seen, or None; a store needs it when it is opened."""
 
     head: Head | None
-    generation: int
 
     def is_ring(self, ring: Head | None) -> bool:
         """True if this key ring is a copy of the one that was seen, or neither is there."""
@@ -76,7 +68,7 @@ class StoreFacts(msgspec.Struct, frozen=True, array_like=True):
 
 
 _ENTRY = msgspec.msgpack.Decoder(SpooledSave)
-_FACTS_VALUE = msgspec.msgpack.Decoder(StoreFacts)
+_RING = msgspec.msgpack.Decoder(KnownRing)
 
 
 class Spool:
@@ -135,13 +127,12 @@ class Spool:
         """True if a lineage has spooled saves."""
         return await self.engine.head(JOURNAL + lineage) is not None
 
-    async def survey(self) -> Holdings:
+    async def survey(self) -> SpoolStatus:
         """Count the spooled saves."""
         journals = await self.engine.threads(prefix=JOURNAL)
-        if not journals:
-            return Holdings()
-        since = min(head.created for head in journals) / 1e6
-        return Holdings(sum(head.count for head in journals), sum(head.size for head in journals), since)
+        records, size = sum(head.count for head in journals), sum(head.size for head in journals)
+        since = min((head.created / 1e6 for head in journals), default=None)
+        return SpoolStatus(records=records, bytes=size, since=since)
 
     async def read(self, lineage: str) -> SpooledLineage | None:
         """All saves of a lineage; None if there are none, `Refused` if more are put or all are cleared meanwhile."""
@@ -217,24 +208,20 @@ class Spool:
 
     # -- what it belongs to --------------------------------------------------------------------------------------------
 
-    async def remember(self, name: str, facts: StoreFacts) -> None:
-        """Store facts that a store needs when it is opened, for times when neither side is reachable."""
-        note = msgspec.msgpack.encode(facts)
+    async def remember(self, name: str, ring: Head | None) -> None:
+        """Store the key ring of this name, for times when neither side is reachable."""
+        note = msgspec.msgpack.encode(KnownRing(ring))
 
         def changed(known: Head | None) -> Head | None:
             same = known is not None and known.note == note
-            return None if same else record(_FACTS + name, _FACTS, "spool", note, known)
+            return None if same else record(_RINGS + name, _RINGS, "spool", note, known)
 
-        await update(self.engine, _FACTS + name, changed)
+        await update(self.engine, _RINGS + name, changed)
 
-    async def recall(self, name: str) -> StoreFacts | None:
-        head = await self.engine.head(_FACTS + name)
-        return None if head is None else _FACTS_VALUE.decode(head.note)
-
-    async def all_facts(self) -> list[tuple[str, StoreFacts]]:
-        """All stored facts, by name."""
-        heads = await self.engine.threads(prefix=_FACTS)
-        return [(head.thread.removeprefix(_FACTS), _FACTS_VALUE.decode(head.note)) for head in heads]
+    async def rings(self, name: str = "") -> dict[str, KnownRing]:
+        """The stored key rings whose names start with `name`."""
+        heads = await self.engine.threads(prefix=_RINGS + name)
+        return {head.thread.removeprefix(_RINGS): _RING.decode(head.note) for head in heads}
 
     async def check(self) -> None:
         """Refuse a directory that holds a store of its own."""

@@ -19,14 +19,14 @@ from backtrail.engines.base import LAST_STEP, Commit, Drop, Engine, Head, HeadKe
 from backtrail.engines.branch_origins import furthest, is_complete, previous_position, walk_back
 from backtrail.engines.conflicts import Refused
 from backtrail.engines.memory import MemoryEngine
-from backtrail.errors import Corrupt, InvalidInput, LockLost, Unavailable
+from backtrail.errors import Corrupt, InvalidInput
 from backtrail.replicate import limits
 from backtrail.replicate.absorption import Absorption, Merged, Pair
 from backtrail.replicate.deleted_threads import Deletions, Fate, find_deletions
 from backtrail.replicate.lineage_copy import LineageRecords
 from backtrail.replicate.merge_rules import Codec, Rule, SpooledRow
 from backtrail.replicate.mirror import Mirror
-from backtrail.replicate.spool import KEYS, Spool, SpooledLineage
+from backtrail.replicate.spool import Spool, SpooledLineage
 from backtrail.replicate.status import log
 
 
@@ -69,28 +69,24 @@ class Courier:
         self._mirror, self._spool = mirror, spool
         self.stranded: set[str] = set()  #: lineages that could not be delivered
 
-    async def deliver_all(self, without: set[str]) -> set[str]:
-        """Deliver all lineages except `without`; returns these and all others that have to wait."""
-        left = set(without)
-        for lineage in await self._spool.lineages():
-            if lineage in left:
-                continue
-            try:
-                await self._deliver(lineage)
-            except (Refused, Corrupt) as error:
-                self.stranded.add(lineage)
-                left.add(lineage)
-                self._mirror.failover.last_error = str(error)
-                log.warning("%s", error)
-        return left
+    async def deliver_all(self, *, stranded: bool = True) -> None:
+        """Deliver all lineages; `stranded`: also those that could not be delivered before."""
+        lineages = await self._spool.lineages()
+        if lineages:
+            await self._check_same_store()
+        for lineage in lineages:
+            if stranded or lineage not in self.stranded:
+                await self.try_to_deliver(lineage)
 
     async def try_to_deliver(self, lineage: str) -> None:
-        """Deliver a stranded lineage before the next save to it. If that is still not possible, its saves are kept
-        beside that one later."""
+        """Deliver a lineage, unless it has to wait."""
         try:
             await self._deliver(lineage)
-        except (Refused, LockLost, Corrupt, Unavailable) as error:
+            self.stranded.discard(lineage)
+        except (Refused, Corrupt) as error:
+            self.stranded.add(lineage)
             self._mirror.failover.last_error = str(error)
+            log.warning("%s", error)
 
     async def _deliver(self, lineage: str) -> None:
         failover, replicator = self._mirror.failover, self._mirror.replicator
@@ -104,15 +100,14 @@ class Courier:
         except Stranded:
             await replicator.merge_now(lineage)
             merged = await deliver_to(detach=True)
-        self.stranded.discard(lineage)
         replicator.count_diverged(merged.diverged)
         replicator.mark(lineage)  # the follower lacks it
 
-    async def check_same_store(self) -> None:
+    async def _check_same_store(self) -> None:
         """Refuse to deliver to a store that is sealed with other keys than the spooled saves."""
         side = self._mirror.sides[self._mirror.failover.standing.active]
-        for name, facts in await self._spool.all_facts():
-            if name.endswith(KEYS) and not facts.is_ring(await side.head(name)):
+        for name, known in (await self._spool.rings()).items():
+            if not known.is_ring(await side.head(name)):
                 raise InvalidInput(
                     "the spool holds saves of a store with another key ring: open it with that store, or give spool= "
                     "another directory"
