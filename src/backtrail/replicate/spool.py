@@ -123,10 +123,6 @@ class Spool:
         """The lineages that have spooled saves."""
         return [head.lineage for head in await self.engine.threads(prefix=JOURNAL)]
 
-    async def holds(self, lineage: str) -> bool:
-        """True if a lineage has spooled saves."""
-        return await self.engine.head(JOURNAL + lineage) is not None
-
     async def survey(self) -> SpoolStatus:
         """Count the spooled saves."""
         journals = await self.engine.threads(prefix=JOURNAL)

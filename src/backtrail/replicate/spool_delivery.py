@@ -1,11 +1,11 @@
 """Delivers a spool: the active side absorbs what was saved while no side was reachable.
 
-A spooled head becomes the thread's head if that is still the one that the first spooled save was built on. If others
-wrote to the thread meanwhile, it loses, and is kept as any head that lost. A save that had already reached the side
-(its answer was lost, or a delivery was interrupted and is repeated) is recognized by its row, one that its caller has
-repeated elsewhere by its id. A save that builds on a step that the active side does not have waits for the side that
-has it. If none has, because others deleted it, the save is delivered without it, as a thread of its own. A lineage that
-has to wait does not delay others.
+A spooled head becomes the thread's head if the thread is still at the row that the first spooled save was built on. If
+others saved to the thread or moved it meanwhile, it loses, and is kept as any head that lost. A save that had already
+reached the side (its answer was lost, or a delivery was interrupted and is repeated) is recognized by its row, one that
+its caller has repeated elsewhere by its id. A save that builds on a step that the active side does not have waits for
+the side that has it. If none has, because others deleted it, the save is delivered without it, as a thread of its own.
+A lineage that has to wait does not delay others.
 """
 
 from __future__ import annotations
@@ -13,9 +13,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from functools import partial
 
-import msgspec
-
-from backtrail.engines.base import LAST_STEP, Commit, Drop, Engine, Head, HeadKey, Swap, generation_of, next_version
+from backtrail.engines.base import LAST_STEP, Commit, Drop, Engine, Head, HeadKey, Swap
 from backtrail.engines.branch_origins import furthest, is_complete, previous_position, walk_back
 from backtrail.engines.conflicts import Refused
 from backtrail.engines.memory import MemoryEngine
@@ -38,18 +36,21 @@ class Stranded(Refused):
 
 
 class IfNobodyElseWrote(Rule):
-    """For a spool: its head becomes the thread's if that is the one that its first save was built on."""
+    """For a spool: its head becomes the thread's if that is where its first save was built on. Versions in it were made
+    beside those of a side, so all get the current generation."""
 
     whole = False
+    renews = True
 
     def __init__(self, bases: Mapping[str, HeadKey | None], side: LineageRecords) -> None:
         self._bases, self._side = bases, side
 
     def wins(self, theirs: Head, ours: Head, *, ours_seen: bool) -> bool:
         # If the spool has the row at the thread's head, that is one of these saves, which had reached the side; unless
-        # all of them had, and somebody moved the head back.
-        continues = ours_seen and self._side.step(theirs.position) is None
-        return continues or self._bases[theirs.thread] == ours.key
+        # all of them had, and somebody moved the head back. Others may have annotated and deleted other checkpoints.
+        base = self._bases[theirs.thread]
+        is_there = ours_seen or (base is not None and base[:2] == ours.position)
+        return base == ours.key or (is_there and self._side.step(theirs.position) is None)
 
     def begins(self, theirs: Head) -> bool:
         return self._bases[theirs.thread] is None
@@ -140,7 +141,6 @@ async def deliver(
                 if source is not spool.engine:
                     ours = await LineageRecords.read(active, lineage)
                 rule = IfNobodyElseWrote(spooled.bases, ours)
-                theirs = _renewed(theirs, codec, generation)
                 absorption = Absorption(Pair(active, source, codec, generation, rule, sides), lineage, merged)
                 await absorption.decide(ours, theirs)
                 await absorption.commit()
@@ -208,17 +208,6 @@ async def _sources(
             await alone.commit(await codec.detach(spool.engine, saves))
             sources.append((alone, await LineageRecords.read(alone, lineage)))
     return sources
-
-
-def _renewed(records: LineageRecords, codec: Codec, generation: int) -> LineageRecords:
-    """The same, with heads of this generation: the versions of an older one were all made on one side, one after the
-    other, but those in a spool were made beside them."""
-    heads = dict(records.heads)
-    for thread, head in records.heads.items():
-        if generation_of(head.version) < generation:
-            version = next_version(head.version, generation)
-            heads[thread] = codec.rewrite(head, version=version, count=head.count, owner=head.owner)
-    return msgspec.structs.replace(records, heads=heads)
 
 
 async def _without_base(found: LineageRecords, active: Engine, lineage: str, ours: LineageRecords) -> set[str]:

@@ -54,7 +54,6 @@ class Spooled(DelegatingEngine, WritesInGenerations, SavesAdrift, Mirrored):
         self._started = self._closed = False
         self._refusals = 0  # deliveries that failed
         self._holdings = SpoolStatus(records=0, bytes=0, since=None)
-        self._spooled_lineages: set[str] = set()  # those with a save of this process since it went adrift
         self.adrift = False
         mirror.spool = self._status
         self._renew_prefix()
@@ -140,7 +139,6 @@ class Spooled(DelegatingEngine, WritesInGenerations, SavesAdrift, Mirrored):
             await self._courier.deliver_all(stranded=False)
             self._renew_prefix()  # no save may continue a branch of which the spool has the next step
             was_adrift, self.adrift = self.adrift, False
-            self._spooled_lineages.clear()
         self.mirror.replicator.wake()
         await self._count()
         return was_adrift
@@ -204,9 +202,6 @@ class Spooled(DelegatingEngine, WritesInGenerations, SavesAdrift, Mirrored):
                 if self._closed:
                     raise
                 in_doubt = error
-        if commit.lineage in self._spooled_lineages and not await self._spool.holds(commit.lineage):
-            # Another process has delivered it: a side can be reached.
-            await self._try_to_deliver()
         async with self._save_gate:
             if in_doubt is not None:
                 # A side may have it. So the same save goes to the spool, even if a side has just come back, and nothing
@@ -222,7 +217,6 @@ class Spooled(DelegatingEngine, WritesInGenerations, SavesAdrift, Mirrored):
             await self._spool.put(commit, in_doubt=in_doubt)
         except Unavailable as error:
             raise self._nothing_usable(error) from error
-        self._spooled_lineages.add(commit.lineage)
         held = self._holdings
         since = time.time() if held.since is None else held.since
         self._holdings = SpoolStatus(records=held.records + 1, bytes=held.bytes + commit.size, since=since)
