@@ -188,7 +188,7 @@ class Spooled(DelegatingEngine, WritesInGenerations, SavesAdrift, Mirrored):
                     await self.tip(thread)
 
     async def _save(self, commit: Commit) -> None:
-        in_doubt: Unavailable | None = None
+        in_doubt = False
         if not self.adrift:
             if commit.lineage in self._courier.stranded:
                 # If that is still not possible, what is stranded is kept beside this save later.
@@ -201,15 +201,16 @@ class Spooled(DelegatingEngine, WritesInGenerations, SavesAdrift, Mirrored):
             except Unavailable as error:
                 if self._closed:
                     raise
-                in_doubt = error
+                # A side may have it. So the same save goes to the spool, and nothing else is written to its branch.
+                in_doubt = True
+                self._go_adrift(error)
         async with self._save_gate:
-            if in_doubt is not None:
-                # A side may have it. So the same save goes to the spool, even if a side has just come back, and nothing
-                # else is written to its branch: the delivery recognizes it.
-                self._go_adrift(in_doubt)
+            if in_doubt:
+                self.adrift = True  # even if a side has just come back: the delivery recognizes the save
+                self._background.wake()  # it may have checked the spool before; now it waits for the gate
             elif not self.adrift or planned_before(commit, self.generation, self.branch_prefix):
                 raise Refused(commit.lineage, "the mirror went to its spool, or came back: look again")
-            await self._put(commit, in_doubt=in_doubt is not None)
+            await self._put(commit, in_doubt=in_doubt)
 
     async def _put(self, commit: Commit, *, in_doubt: bool) -> None:
         await self._check_room(commit.size)
