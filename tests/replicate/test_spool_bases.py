@@ -190,3 +190,35 @@ def test_a_fork_that_was_just_made_can_be_saved_to_while_both_sides_are_away(tmp
         assert alone.thread("t").load() == {"messages": [LONG, "two"]}
         assert not alone.verify().problems
     store.close()
+
+
+class GoneWhenRead(Flaky):
+    """Goes away when a payload is read, once it is `armed`."""
+
+    armed = False
+
+    async def payloads(self, *args: Any) -> Any:
+        if self.armed:
+            self.up = False
+            raise backtrail.Unavailable("the store went away, because a test took it away")
+        return await self.engine.payloads(*args)
+
+
+def test_a_save_that_reached_a_side_and_is_then_spooled_as_a_whole_is_made_once(tmp_path: Path) -> None:
+    """Its answer was lost; the other side took over, and went away when the save was compared with what is there."""
+    primary, replica = Flaky(MemoryEngine()), GoneWhenRead(MemoryEngine())
+    store = backtrail.open(primary, replica=replica, spool=tmp_path / "spool", **NEVER)
+    thread = store.thread("t")
+    thread.save({"messages": [LONG]})
+    primary.lose_answers, replica.armed = 1, True
+    thread.save({"messages": [LONG, LONG], "n": 1})
+    assert store.status().spool.records == 1  # type: ignore[union-attr]
+    primary.up = replica.up = True
+    replica.armed = False
+    while (status := store.catch_up()).behind or status.spool.records:  # type: ignore[union-attr]
+        assert status.primary.healthy
+    assert status.diverged == 0
+    assert thread.load() == {"messages": [LONG, LONG], "n": 1}
+    assert len(thread.history(all=True)) == 2
+    assert not store.verify().problems
+    store.close()

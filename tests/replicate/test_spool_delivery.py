@@ -217,6 +217,15 @@ def test_where_others_wrote_meanwhile_the_spooled_head_loses_and_is_kept(adrift:
     assert adrift.said("t#diverged-1") == ["one", "two", "three"]
 
 
+def test_what_others_annotated_or_deleted_meanwhile_is_no_save_of_theirs(adrift: Adrift) -> None:
+    first = adrift.elsewhere().head.id
+    ids = adrift.save("two", "three")
+    adrift.elsewhere().annotate(first, label="said meanwhile")
+    assert adrift.deliver() == []
+    history = adrift.alone().thread("t").history()
+    assert [(one.id, one.label) for one in history] == [(first, "said meanwhile"), *((id, None) for id in ids)]
+
+
 def test_a_save_that_its_caller_has_repeated_elsewhere_is_not_made_again(adrift: Adrift) -> None:
     [id] = adrift.save("two")
     adrift.elsewhere().append("messages", ["somebody else's"])

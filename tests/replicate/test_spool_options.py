@@ -63,6 +63,14 @@ def test_a_spool_is_not_delivered_to_a_store_with_other_keys(tmp_path: Path) -> 
     assert store.thread("t").load() == {"n": 2}
 
 
+def test_a_spool_that_is_empty_may_be_used_for_another_store(tmp_path: Path) -> None:
+    for key, namespaces in ((b"k" * 32, ["one", None]), (b"l" * 32, [None])):
+        sides = Flaky(MemoryEngine()), Flaky(MemoryEngine())
+        for namespace in namespaces:
+            store = backtrail.open(sides[0], replica=sides[1], key=key, namespace=namespace, spool=tmp_path, **NEVER)
+            store.thread("t").save({"n": 1})
+
+
 def test_namespaces_share_a_spool_and_know_nothing_of_each_other(tmp_path: Path) -> None:
     sides = Flaky(MemoryEngine()), Flaky(MemoryEngine())
 
@@ -247,7 +255,7 @@ def test_a_spool_knows_a_save_by_its_bytes(tmp_path: Path) -> None:
         finish(spool.put(commit))
     found = finish(spool.read("l"))
     assert found is not None
-    assert (found.bases, found.heads, found.marks) == ({"t": None}, {"t": head}, [])
+    assert (found.bases, found.records.heads, found.marks) == ({"t": None}, {"t": head}, [])
     assert [new_row(branch.id, one) for one in finish(spool.engine.rows("l", branch.id, 0, 9))] == [row]
     assert branch in finish(spool.engine.branches("l"))
     assert finish(spool.engine.blobs("l", [b"x"])) == commit.blobs

@@ -23,12 +23,19 @@ async def is_adrift(thread: ThreadHandle[S]) -> bool:
 
 
 async def save_adrift(
-    thread: ThreadHandle[S], state: Any, facts: Facts, *, expect: Any, on_conflict: OnConflict, parent: Any
+    thread: ThreadHandle[S],
+    state: Any,
+    facts: Facts,
+    tried: bytes | None,
+    *,
+    expect: Any,
+    on_conflict: OnConflict,
+    parent: Any,
 ) -> Checkpoint:
     """Save the whole state into the spool while both sides are unreachable. All of it is written, because the previous
-    state cannot be read for comparison."""
+    state cannot be read for comparison. `tried`: the id of the attempt before, which a side may have."""
     plan = partial(Planner.rewrite_all, state=state)
-    return await save_plan(thread, plan, facts, expect=expect, on_conflict=on_conflict, parent=parent)
+    return await save_plan(thread, plan, facts, expect=expect, on_conflict=on_conflict, parent=parent, repeats=tried)
 
 
 async def find_on_either_side(thread: ThreadHandle[S], tip: Tip, id: bytes) -> Checkpoint | None:

@@ -107,11 +107,9 @@ class MergeCodec(Codec):
         size = read_step(self._context.frames, tip.branch, Step(tip.step, tip.id, tip.meta, tip.digest, None))[0].size
         fields = {"owner": detached.owner, "branch": tip.branch, "step": tip.step, "count": len(saves), "size": size}
         new = self._change(head, fields, checkpoint=tip.id, pinned=True, moves=(), undone=())
-        branches = [
-            msgspec.structs.replace(branch, lineage=head.lineage, thread=head.thread) for branch in detached.branches
-        ]
+        branch = msgspec.structs.replace(detached.branch, lineage=head.lineage, thread=head.thread)
         swap = Swap(head.thread, None, new)
-        return Commit(head.lineage, (swap,), detached.rows, branches, detached.marks, detached.blobs)
+        return Commit(head.lineage, (swap,), detached.rows, (branch,), detached.marks, detached.blobs)
 
 
 def _namespace_length(head: Head) -> int:

@@ -85,14 +85,15 @@ async def save(
         return await save_plan(
             thread, plan, facts, expect=expect, compare_lists=True, on_conflict=on_conflict, parent=parent
         )
-    except Unavailable:
+    except Unavailable as error:
         if thread.context.spool is None:
             raise
         from backtrail.history.mirrored_save import is_adrift, save_adrift  # few stores have a spool
 
         if not await is_adrift(thread):
             raise
-        return await save_adrift(thread, state, facts, expect=expect, on_conflict=on_conflict, parent=parent)
+        tried = whole_id(error.id)
+        return await save_adrift(thread, state, facts, tried, expect=expect, on_conflict=on_conflict, parent=parent)
 
 
 async def append(
@@ -202,15 +203,18 @@ async def save_plan(
     rebase: bool = False,
     on_conflict: OnConflict = "raise",
     parent: Any = UNSET,
+    repeats: bytes | None = None,
 ) -> Checkpoint:
     """Plan and commit one checkpoint; for views too. `compare_lists`: the plan compares lists, so their items must be
-    known. `rebase`: the change applies to whatever the head is. The rest is as in `save`."""
+    known. `rebase`: the change applies to whatever the head is. `repeats`: the id of an attempt that may have been
+    made. The rest is as in `save`."""
     context = thread.context
     if context.closed:
         context.check_open()  # raises
     if on_conflict not in ("raise", "branch"):
         raise InvalidInput(f"on_conflict={on_conflict!r} is unknown: use 'raise' or 'branch'")
     request = SaveRequest(plan, facts, UNSET if rebase else thread.base_id or UNSET, compare_lists)
+    request.id = facts.id or repeats
     if parent is not UNSET:
         if expect is not UNSET:
             raise InvalidInput("expect= and parent= cannot be given together: parent= never conflicts")

@@ -1,7 +1,6 @@
 """The last head of each thread that this process saw: saves build on it while no side is reachable.
 
-It may be old, which does no harm: if others continued from it, both saves are kept. It also shows that a save was
-planned before another save of this process.
+It may be old, which does no harm: if others continued from it, both saves are kept.
 """
 
 from __future__ import annotations

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from backtrail.engines.retry import RetryPolicy
 
-#: A save into the spool, if other saves are faster.
-SPOOL_SAVE = RetryPolicy.times(64)
 #: The delivery of a lineage, if other processes write to its threads at the same time.
 DELIVERY = RetryPolicy.times(8)
 #: A delivery, if the roles change meanwhile.

@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from backtrail.engines.base import Branch, Commit, Engine, Head, Mark, Position, Row, Step, generation_of
+from backtrail.engines.base import Commit, Engine, Head, Mark, Position, Row, Step, generation_of
 from backtrail.engines.conflicts import Refused
 from backtrail.replicate.deleted_threads import Deletions, Fate, fate
 
@@ -44,11 +44,10 @@ class Annotated(NamedTuple):
 
 
 class SpooledRow(NamedTuple):
-    """A save in a spool. `branch`: None if nobody has the record of it any more."""
+    """A save in a spool."""
 
     head: Head  #: of its thread in the spool
     position: Position
-    branch: Branch | None
     row: Row
 
 
@@ -84,8 +83,8 @@ class Codec(ABC):
 
     @abstractmethod
     async def detach(self, engine: Engine, saves: Sequence[SpooledRow]) -> Commit:
-        """The saves of one thread, as a thread that begins with the first of them: without what they build on, unless
-        this engine has it."""
+        """The saves of one thread, which this engine has, as a thread that begins with the first of them: without what
+        they build on."""
 
 
 class Rule:

@@ -4,8 +4,9 @@ Each save is one commit of the spool: its rows, blobs and branches unchanged, th
 the lineage's *journal*, which tells the heads that it expected. So the spool can be read like any engine, and a side
 can absorb it.
 
-A spool has only what was saved into it: of a branch that began on a side, a placeholder and maybe the last steps. So it
-answers a request only if it has the complete answer.
+A spool has only what was saved into it, on branches that began there. Of a branch that began on a side, it has a
+placeholder and the one step of which nobody knows if it reached that side; any other save that continues such a branch
+is refused, and planned again. So the spool answers a request only if it has all of the branches that it is about.
 """
 
 from __future__ import annotations
@@ -19,20 +20,21 @@ from typing import Any, Final
 
 import msgspec
 
-from backtrail.engines.base import Branch, Commit, Engine, Head, HeadKey, Mark, NewRow, Position, Row, Swap
+from backtrail.engines.base import Branch, Commit, Engine, Head, HeadKey, Mark, NewRow, Row, Swap
 from backtrail.engines.conflicts import Refused
 from backtrail.engines.reserved_record import record, update
 from backtrail.engines.sqlite import SQLiteEngine
 from backtrail.errors import Corrupt, InvalidInput
 from backtrail.owned_files import make_directories, real_place
-from backtrail.replicate import concurrency, limits
-from backtrail.replicate.lineage_copy import clear, heads_of
+from backtrail.replicate import concurrency
+from backtrail.replicate.lineage_copy import LineageRecords, clear, heads_of
 from backtrail.replicate.role_record import RESERVED
+from backtrail.replicate.status import SpoolStatus
 
 FILE = "spool.db"
 KEYS = "\U0010ffffkeys"  #: the suffix of a key ring's name, in any namespace
 JOURNAL = f"{RESERVED}spool/"  # + lineage: the head that counts the lineage's journal
-_FACTS = f"{RESERVED}store/"  # + name: facts about the mirrored store
+_RINGS = f"{RESERVED}store/"  # + name: a key ring of the mirrored store
 _NOBODY = bytes(16)
 NOTHING: Final = object()  #: the answer to a request that the spool cannot answer, or only in part
 
@@ -50,24 +52,14 @@ class SpooledLineage(msgspec.Struct, frozen=True):
 
     journal: Head
     bases: dict[str, HeadKey | None]  #: by thread: the head that the first of its saves builds on
-    heads: dict[str, Head]  #: by thread: the head after the last one
     marks: list[Mark]  #: on rows that only the sides have, too
-    saves: list[tuple[str, Position]]  #: the thread and the position of each row, in the order of the saves
+    records: LineageRecords  #: without the journal
 
 
-class Holdings(msgspec.Struct, frozen=True):
-    """The number and the bytes of saves in a spool, and the time of the oldest."""
-
-    records: int = 0
-    bytes: int = 0
-    since: float | None = None  #: seconds since 1970
-
-
-class StoreFacts(msgspec.Struct, frozen=True, array_like=True):
-    """Data that a store needs when it is opened, as last seen: its key ring, or None; and the generation."""
+class KnownRing(msgspec.Struct, frozen=True, array_like=True):
+    """The key ring of a store as last seen, or None; a store needs it when it is opened."""
 
     head: Head | None
-    generation: int
 
     def is_ring(self, ring: Head | None) -> bool:
         """True if this key ring is a copy of the one that was seen, or neither is there."""
@@ -76,7 +68,7 @@ class StoreFacts(msgspec.Struct, frozen=True, array_like=True):
 
 
 _ENTRY = msgspec.msgpack.Decoder(SpooledSave)
-_FACTS_VALUE = msgspec.msgpack.Decoder(StoreFacts)
+_RING = msgspec.msgpack.Decoder(KnownRing)
 
 
 class Spool:
@@ -101,8 +93,9 @@ class Spool:
 
     # -- saves ---------------------------------------------------------------------------------------------------------
 
-    async def put(self, commit: Commit) -> None:
-        """Store a save. `Refused` if the head of one of its threads is elsewhere in the spool."""
+    async def put(self, commit: Commit, *, in_doubt: bool = False) -> None:
+        """Store a save. `Refused` if the head of one of its threads is elsewhere in the spool, if another save is
+        faster, or if it continues a branch that did not begin here, unless it is `in_doubt`: a side may have it."""
         engine, lineage = self.engine, commit.lineage
         entry = SpooledSave(
             tuple((swap.thread, swap.expect) for swap in commit.swaps),
@@ -110,64 +103,45 @@ class Spool:
             tuple((row.branch, row.step, _row_digest(row)) for row in commit.rows),
         )
         body = msgspec.msgpack.encode(entry)
-        for _ in limits.SPOOL_SAVE.attempts():
-            heads = await heads_of(engine, lineage)
-            journal = heads.get(JOURNAL + lineage)
-            known = {branch.id for branch in await engine.branches(lineage)}
-            if journal is None and known:
-                await clear(engine, lineage)  # the process that delivered these died before it had cleared everything
-                continue
-            new = _counted(journal, lineage, commit.size)
-            foreign = {row.branch for row in commit.rows} - known - {branch.id for branch in commit.branches}
-            if journal is None:
-                foreign.add(new.branch)
-            rows = {(row.branch, row.step) for row in commit.rows}
-            whole = Commit(
-                lineage,
-                [
-                    *(_follows(swap, heads.get(swap.thread)) for swap in commit.swaps),
-                    Swap(new.thread, journal.key if journal is not None else None, new),
-                ],
-                [*commit.rows, NewRow(new.branch, new.step, _NOBODY, b"", _digest(body), b"", body)],
-                [*commit.branches, *(Branch(id, lineage, "", _NOBODY) for id in foreign)],
-                [
-                    mark
-                    for mark in commit.marks
-                    if (mark.branch, mark.step) in rows or await engine.row(lineage, mark.branch, mark.step) is not None
-                ],
-                commit.blobs,
-            )
-            try:
-                await engine.commit(whole)
-            except Refused:
-                continue  # another save was faster: check again if this one still fits
-            return
-        raise Refused(lineage, f"lineage {lineage!r} kept moving in the spool: save again")
+        heads = await heads_of(engine, lineage)
+        journal = heads.get(JOURNAL + lineage)
+        if journal is None:
+            await clear(engine, lineage)  # a process that delivered saves died before it had cleared everything
+        new = _counted(journal, lineage, commit.size)
+        # Only the sides know where a thread stood before its first save here.
+        swaps = [Swap(swap.thread, swap.expect if swap.thread in heads else None, swap.new) for swap in commit.swaps]
+        swaps.append(Swap(new.thread, None if journal is None else journal.key, new))
+        rows = [*commit.rows, NewRow(new.branch, new.step, _NOBODY, b"", _digest(body), b"", body)]
+        begun = {branch.id for branch in commit.branches}
+        others = {row.branch for row in commit.rows if in_doubt} - begun
+        branches = [*commit.branches, *(Branch(id, lineage, commit.swaps[0].thread, _NOBODY) for id in others)]
+        if journal is None:
+            branches.append(Branch(new.branch, lineage, "", _NOBODY))
+        await engine.commit(Commit(lineage, swaps, rows, branches, commit.marks, commit.blobs))
 
     async def lineages(self) -> list[str]:
         """The lineages that have spooled saves."""
         return [head.lineage for head in await self.engine.threads(prefix=JOURNAL)]
 
-    async def holds(self, lineage: str) -> bool:
-        """True if a lineage has spooled saves."""
-        return await self.engine.head(JOURNAL + lineage) is not None
-
-    async def survey(self) -> Holdings:
+    async def survey(self) -> SpoolStatus:
         """Count the spooled saves."""
         journals = await self.engine.threads(prefix=JOURNAL)
-        if not journals:
-            return Holdings()
-        since = min(head.created for head in journals) / 1e6
-        return Holdings(sum(head.count for head in journals), sum(head.size for head in journals), since)
+        records, size = sum(head.count for head in journals), sum(head.size for head in journals)
+        since = min((head.created / 1e6 for head in journals), default=None)
+        return SpoolStatus(records=records, bytes=size, since=since)
 
     async def read(self, lineage: str) -> SpooledLineage | None:
-        """All saves of a lineage; None if there are none."""
+        """All saves of a lineage; None if there are none, `Refused` if more are put or all are cleared meanwhile."""
         heads = await heads_of(self.engine, lineage)
-        journal = heads.pop(JOURNAL + lineage, None)
+        journal = heads.get(JOURNAL + lineage)
         if journal is None:
             return None
-        found = SpooledLineage(journal, {}, heads, [], [])
-        for row in await self.engine.rows(lineage, journal.branch, 1, journal.step):
+        entries = await self.engine.rows(lineage, journal.branch, 1, journal.step)
+        records = await LineageRecords.read(self.engine, lineage, heads)
+        threads = {thread: head for thread, head in heads.items() if thread != journal.thread}
+        branches = {id: branch for id, branch in records.branches.items() if id != journal.branch}
+        found = SpooledLineage(journal, {}, [], LineageRecords(threads, branches, records.steps))
+        for row in entries:
             if _digest(row.payload) != row.digest:
                 raise Corrupt(f"the spool's journal of {lineage!r}, entry {row.step}", "its digest does not fit")
             entry = _ENTRY.decode(row.payload)
@@ -175,7 +149,6 @@ class Spool:
             for thread, expect in entry.expects:
                 found.bases.setdefault(thread, expect)
             found.marks.extend(entry.marks)
-            found.saves.extend((entry.expects[0][0], (branch, step)) for branch, step, _ in entry.rows)
         return found
 
     async def _check_rows(self, lineage: str, entry: SpooledSave) -> None:
@@ -206,12 +179,8 @@ class Spool:
             rowless = method == "tip" and found is not None and found[1] is None  # it was moved to a row of a side
             return NOTHING if found is None or rowless else found
         if method in ("steps", "payloads", "rows"):
-            lineage, branch, first, last = args
-            found = await getattr(self.engine, method)(*args, **options)
-            count = max(0, last - first + 1)
-            count = min(count, options.get("newest") or count)
-            whole = len(found) == count and (not found or found[0][0] == last - count + 1)
-            return found if whole or await self._began(lineage, branch) else NOTHING
+            here = any(one.id == args[1] and one.owner != _NOBODY for one in await self.engine.branches(args[0]))
+            return await getattr(self.engine, method)(*args, **options) if here else NOTHING
         if method == "blobs":
             found = await self.engine.blobs(*args)
             return found if len(found) == len(set(args[1])) else NOTHING
@@ -225,53 +194,36 @@ class Spool:
             return [one for one in found if one[0] != own] if method == "locate" else found
         return NOTHING
 
-    async def _began(self, lineage: str, branch: bytes) -> bool:
-        """True if a branch began in the spool, so that all of it is here."""
-        return any(one.id == branch and one.thread for one in await self.engine.branches(lineage))
-
     async def _whole(self, lineage: str) -> bool:
         """True if a lineage began in the spool, so that all of it is here."""
         journal = _journal(lineage)
         branches = [branch for branch in await self.engine.branches(lineage) if branch.id != journal]
-        ids = {branch.id for branch in branches if branch.thread}
+        ids = {branch.id for branch in branches if branch.owner != _NOBODY}
         inside = all(branch.id in ids and (not branch.origin or branch.origin[0] in ids) for branch in branches)
         return bool(branches) and inside
 
     # -- what it belongs to --------------------------------------------------------------------------------------------
 
-    async def remember(self, name: str, facts: StoreFacts) -> None:
-        """Store facts that a store needs when it is opened, for times when neither side is reachable."""
-        note = msgspec.msgpack.encode(facts)
+    async def remember(self, name: str, ring: Head | None) -> None:
+        """Store the key ring of this name, for times when neither side is reachable."""
+        note = msgspec.msgpack.encode(KnownRing(ring))
 
         def changed(known: Head | None) -> Head | None:
             same = known is not None and known.note == note
-            return None if same else record(_FACTS + name, _FACTS, "spool", note, known)
+            return None if same else record(_RINGS + name, _RINGS, "spool", note, known)
 
-        await update(self.engine, _FACTS + name, changed)
+        await update(self.engine, _RINGS + name, changed)
 
-    async def recall(self, name: str) -> StoreFacts | None:
-        head = await self.engine.head(_FACTS + name)
-        return None if head is None else _FACTS_VALUE.decode(head.note)
-
-    async def all_facts(self) -> list[tuple[str, StoreFacts]]:
-        """All stored facts, by name."""
-        heads = await self.engine.threads(prefix=_FACTS)
-        return [(head.thread.removeprefix(_FACTS), _FACTS_VALUE.decode(head.note)) for head in heads]
+    async def rings(self, name: str = "") -> dict[str, KnownRing]:
+        """The stored key rings whose names start with `name`."""
+        heads = await self.engine.threads(prefix=_RINGS + name)
+        return {head.thread.removeprefix(_RINGS): _RING.decode(head.note) for head in heads}
 
     async def check(self) -> None:
         """Refuse a directory that holds a store of its own."""
         heads = await self.engine.threads(limit=1)
         if heads and not await self.engine.threads(prefix=RESERVED, limit=1):
             raise InvalidInput(f"{self.path or 'the spool'} holds a store of its own: give spool= another directory")
-
-
-def _follows(swap: Swap, here: Head | None) -> Swap:
-    """A swap for the spool: it expects the spool's own head, because only the sides know the thread's earlier head."""
-    if here is None:
-        return Swap(swap.thread, None, swap.new)
-    if here.key != swap.expect:
-        raise Refused(swap.thread, f"thread {swap.thread!r} is at another step in the spool: look again")
-    return swap
 
 
 def _counted(journal: Head | None, lineage: str, written: int) -> Head:

@@ -1,34 +1,30 @@
 """Delivers a spool: the active side absorbs what was saved while no side was reachable.
 
-A spooled head becomes the thread's head if that is still the one that the first spooled save was built on. If others
-wrote to the thread meanwhile, it loses, and is kept as any head that lost. A save that had already reached the side
-(its answer was lost, or a delivery was interrupted and is repeated) is recognized by its row, one that its caller has
-repeated elsewhere by its id. A save that builds on a step that the active side does not have waits for the side that
-has it. If none has, because others deleted it, the save is delivered without it, as a thread of its own. A lineage that
-has to wait does not delay others.
+A spooled head becomes the thread's head if the thread is still at the row that the first spooled save was built on. If
+others saved to the thread or moved it meanwhile, it loses, and is kept as any head that lost. A save that had already
+reached the side (its answer was lost, or a delivery was interrupted and is repeated) is recognized by its row, one that
+its caller has repeated elsewhere by its id. A save that builds on a step that the active side does not have waits for
+the side that has it. If none has, because others deleted it, the save is delivered without it, as a thread of its own.
+A lineage that has to wait does not delay others.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import Any
 
-import msgspec
-
-from backtrail.engines.base import Branch, Commit, Drop, Engine, Head, HeadKey, Step, Swap, generation_of, next_version
+from backtrail.engines.base import LAST_STEP, Commit, Drop, Engine, Head, HeadKey, Swap
 from backtrail.engines.branch_origins import furthest, is_complete, previous_position, walk_back
 from backtrail.engines.conflicts import Refused
-from backtrail.engines.delegating_engine import DelegatingEngine, Method
 from backtrail.engines.memory import MemoryEngine
-from backtrail.errors import Corrupt, InvalidInput, LockLost, Unavailable
+from backtrail.errors import Corrupt, InvalidInput
 from backtrail.replicate import limits
 from backtrail.replicate.absorption import Absorption, Merged, Pair
 from backtrail.replicate.deleted_threads import Deletions, Fate, find_deletions
 from backtrail.replicate.lineage_copy import LineageRecords
 from backtrail.replicate.merge_rules import Codec, Rule, SpooledRow
 from backtrail.replicate.mirror import Mirror
-from backtrail.replicate.spool import KEYS, Spool, SpooledLineage
+from backtrail.replicate.spool import Spool, SpooledLineage
 from backtrail.replicate.status import log
 
 
@@ -40,18 +36,21 @@ class Stranded(Refused):
 
 
 class IfNobodyElseWrote(Rule):
-    """For a spool: its head becomes the thread's if that is the one that its first save was built on."""
+    """For a spool: its head becomes the thread's if that is where its first save was built on. Versions in it were made
+    beside those of a side, so all get the current generation."""
 
     whole = False
+    renews = True
 
     def __init__(self, bases: Mapping[str, HeadKey | None], side: LineageRecords) -> None:
         self._bases, self._side = bases, side
 
     def wins(self, theirs: Head, ours: Head, *, ours_seen: bool) -> bool:
         # If the spool has the row at the thread's head, that is one of these saves, which had reached the side; unless
-        # all of them had, and somebody moved the head back.
-        continues = ours_seen and self._side.step(theirs.position) is None
-        return continues or self._bases[theirs.thread] == ours.key
+        # all of them had, and somebody moved the head back. Others may have annotated and deleted other checkpoints.
+        base = self._bases[theirs.thread]
+        is_there = ours_seen or (base is not None and base[:2] == ours.position)
+        return base == ours.key or (is_there and self._side.step(theirs.position) is None)
 
     def begins(self, theirs: Head) -> bool:
         return self._bases[theirs.thread] is None
@@ -71,28 +70,24 @@ class Courier:
         self._mirror, self._spool = mirror, spool
         self.stranded: set[str] = set()  #: lineages that could not be delivered
 
-    async def deliver_all(self, without: set[str]) -> set[str]:
-        """Deliver all lineages except `without`; returns these and all others that have to wait."""
-        left = set(without)
-        for lineage in await self._spool.lineages():
-            if lineage in left:
-                continue
-            try:
-                await self._deliver(lineage)
-            except (Refused, Corrupt) as error:
-                self.stranded.add(lineage)
-                left.add(lineage)
-                self._mirror.failover.last_error = str(error)
-                log.warning("%s", error)
-        return left
+    async def deliver_all(self, *, stranded: bool = True) -> None:
+        """Deliver all lineages; `stranded`: also those that could not be delivered before."""
+        lineages = await self._spool.lineages()
+        if lineages:
+            await self._check_same_store()
+        for lineage in lineages:
+            if stranded or lineage not in self.stranded:
+                await self.try_to_deliver(lineage)
 
     async def try_to_deliver(self, lineage: str) -> None:
-        """Deliver a stranded lineage before the next save to it. If that is still not possible, its saves are kept
-        beside that one later."""
+        """Deliver a lineage, unless it has to wait."""
         try:
             await self._deliver(lineage)
-        except (Refused, LockLost, Corrupt, Unavailable) as error:
+            self.stranded.discard(lineage)
+        except (Refused, Corrupt) as error:
+            self.stranded.add(lineage)
             self._mirror.failover.last_error = str(error)
+            log.warning("%s", error)
 
     async def _deliver(self, lineage: str) -> None:
         failover, replicator = self._mirror.failover, self._mirror.replicator
@@ -106,15 +101,14 @@ class Courier:
         except Stranded:
             await replicator.merge_now(lineage)
             merged = await deliver_to(detach=True)
-        self.stranded.discard(lineage)
         replicator.count_diverged(merged.diverged)
         replicator.mark(lineage)  # the follower lacks it
 
-    async def check_same_store(self) -> None:
+    async def _check_same_store(self) -> None:
         """Refuse to deliver to a store that is sealed with other keys than the spooled saves."""
         side = self._mirror.sides[self._mirror.failover.standing.active]
-        for name, facts in await self._spool.all_facts():
-            if name.endswith(KEYS) and not facts.is_ring(await side.head(name)):
+        for name, known in (await self._spool.rings()).items():
+            if not known.is_ring(await side.head(name)):
                 raise InvalidInput(
                     "the spool holds saves of a store with another key ring: open it with that store, or give spool= "
                     "another directory"
@@ -135,10 +129,10 @@ async def deliver(
     sides are equal, so what is missing is gone."""
     merged, active = Merged(), sides[0]
     for _ in limits.DELIVERY.attempts():
-        spooled = await spool.read(lineage)
-        if spooled is None:
-            return merged  # another process has delivered it
         try:
+            spooled = await spool.read(lineage)
+            if spooled is None:
+                return merged  # another process has delivered it
             await _take_back(spooled, lineage, active)  # what a delivery that died had left
             # What is found out about the saves holds for these records: if their branches are freed meanwhile, the side
             # refuses the saves.
@@ -147,7 +141,6 @@ async def deliver(
                 if source is not spool.engine:
                     ours = await LineageRecords.read(active, lineage)
                 rule = IfNobodyElseWrote(spooled.bases, ours)
-                theirs = _renewed(theirs, codec, generation)
                 absorption = Absorption(Pair(active, source, codec, generation, rule, sides), lineage, merged)
                 await absorption.decide(ours, theirs)
                 await absorption.commit()
@@ -166,13 +159,15 @@ async def _take_back(spooled: SpooledLineage, lineage: str, active: Engine) -> b
     """Take spooled saves back from a side if a sweep has freed what they build on at the moment when they came: until
     then no head needed it. The spool still has them. Their rows go first: without a head, it would look as if whoever
     deleted the thread had seen them."""
-    ours = {*(at for _, at in spooled.saves), *(head.position for head in spooled.heads.values())}
+    records = spooled.records
+    moved = {head.position for head in records.heads.values()}
     heads = await active.heads(lineage)
     branches = {branch.id: branch for branch in await active.branches(lineage)}
     broken = [
         head
         for head in heads
-        if head.position in ours and not is_complete(list(walk_back(head.position, branches.get)))
+        if (head.position in moved or records.step(head.position) is not None)
+        and not is_complete(list(walk_back(head.position, branches.get)))
     ]
     if broken:
         needed = furthest((head.position for head in heads if head not in broken), branches.get)
@@ -192,97 +187,59 @@ async def _sources(
     detach: bool,
 ) -> list[tuple[Engine, LineageRecords]]:
     """The spool as if it were a side, and each thread that has lost its base, as one that begins in the spool."""
-    active = sides[0]
-    all_heads = {**spooled.heads, spooled.journal.thread: spooled.journal}
-    found = await LineageRecords.read(spool.engine, lineage, all_heads)
-    lost = await _without_base(spooled, active, lineage, ours, found)
+    active, found = sides[0], spooled.records
+    lost = await _without_base(found, active, lineage, ours)
     if lost and not detach:
         raise Stranded(lineage, f"thread {min(lost)!r} builds on a step that the active side does not have")
-    sources: list[tuple[Engine, LineageRecords]] = [(spool.engine, _records(spooled, ours, found, lost))]
+    sources: list[tuple[Engine, LineageRecords]] = [(spool.engine, _records(spooled, ours, lost))]
     for thread in sorted(lost):
-        deletions = await find_deletions(sides, spooled.heads[thread])
+        head = found.heads[thread]
+        deletions = await find_deletions(sides, head)
         saves = [
-            SpooledRow(spooled.heads[thread], at, _branch(found, ours, at[0]), row)
-            for name, at in spooled.saves
-            if name == thread and not deletions.knew(at)
-            for row in await spool.engine.rows(lineage, at[0], at[1], at[1])
+            SpooledRow(head, (id, row.step), row)
+            for id, branch in found.branches.items()
+            if branch.thread == thread
+            for row in await spool.engine.rows(lineage, id, 1, LAST_STEP)
+            if not deletions.knew((id, row.step))
         ]
+        saves.sort(key=lambda save: save.row.step)  # each after the one that it builds on
         if saves:  # else all of them had reached a side, or the thread was only moved, and is gone
             alone = MemoryEngine()
-            await alone.commit(await codec.detach(EitherEngine(spool.engine, active), saves))
+            await alone.commit(await codec.detach(spool.engine, saves))
             sources.append((alone, await LineageRecords.read(alone, lineage)))
     return sources
 
 
-def _renewed(records: LineageRecords, codec: Codec, generation: int) -> LineageRecords:
-    """The same, with heads of this generation: the versions of an older one were all made on one side, one after the
-    other, but those in a spool were made beside them."""
-    heads = dict(records.heads)
-    for thread, head in records.heads.items():
-        if generation_of(head.version) < generation:
-            version = next_version(head.version, generation)
-            heads[thread] = codec.rewrite(head, version=version, count=head.count, owner=head.owner)
-    return msgspec.structs.replace(records, heads=heads)
-
-
-def _branch(found: LineageRecords, ours: LineageRecords, id: bytes) -> Branch | None:
-    """The record of a branch. The spool has only a placeholder of one that began on a side."""
-    known = found.branches.get(id)
-    return known if known is not None and known.thread else ours.branches.get(id)
-
-
-async def _without_base(
-    spooled: SpooledLineage, active: Engine, lineage: str, ours: LineageRecords, found: LineageRecords
-) -> set[str]:
-    """The threads of which a row, or the one before it, is missing or was freed; and those that were only moved or
-    annotated in the spool, and that the active side has not."""
+async def _without_base(found: LineageRecords, active: Engine, lineage: str, ours: LineageRecords) -> set[str]:
+    """The threads of which the row at the head, or the one before the first row of a branch, is missing or was freed;
+    and those that were only moved or annotated in the spool, and that the active side has not."""
     lost: set[str] = set()
-    for thread, (id, number) in spooled.saves:
-        branch = _branch(found, ours, id)
-        before = None if branch is None else previous_position(branch, number)
-        if branch is None:
-            lost.add(thread)
-        elif before is not None and ours.step((id, number)) is None and found.step(before) is None:
+    for id, branch in found.branches.items():
+        first = min(found.steps[id])
+        before = previous_position(branch, first)
+        if before is not None and ours.step((id, first)) is None and found.step(before) is None:
             row = await active.row(lineage, *before)
             if row is None or not row.root:
-                lost.add(thread)
-    known, saved = {head.owner for head in ours.heads.values()}, {thread for thread, _ in spooled.saves}
-    for thread, head in spooled.heads.items():
+                lost.add(branch.thread)
+    known, saved = {head.owner for head in ours.heads.values()}, {branch.thread for branch in found.branches.values()}
+    for thread, head in found.heads.items():
         missing = ours.step(head.position) is None and found.step(head.position) is None
         if missing or (thread not in saved and head.owner not in known):
             lost.add(thread)
     return lost
 
 
-def _records(spooled: SpooledLineage, ours: LineageRecords, found: LineageRecords, without: set[str]) -> LineageRecords:
-    """The spool as if it were a side: with the branches that its rows continue, and the rows that it has marked."""
-    heads = {thread: head for thread, head in spooled.heads.items() if thread not in without}
-    branches: dict[bytes, Branch] = {}
-    steps: dict[bytes, dict[int, Step]] = {}
-    for thread, (id, number) in spooled.saves:
-        branch, step = _branch(found, ours, id), found.step((id, number))
-        if thread not in without and branch is not None and step is not None:
-            branches[id] = branch
-            steps.setdefault(id, {})[number] = step
+def _records(spooled: SpooledLineage, ours: LineageRecords, without: set[str]) -> LineageRecords:
+    """The spool as if it were a side: with the branches that it has placeholders of, and the rows that it has
+    marked."""
+    found = spooled.records
+    heads = {thread: head for thread, head in found.heads.items() if thread not in without}
+    kept = {id: branch for id, branch in found.branches.items() if branch.thread not in without}
+    branches = {id: ours.branches.get(id, branch) for id, branch in kept.items()}
+    steps = {id: dict(found.steps[id]) for id in branches}
     for mark in spooled.marks:
         known = ours.step((mark.branch, mark.step))
         if known is not None and found.step((mark.branch, mark.step)) is None:
             branches[mark.branch] = ours.branches[mark.branch]
             steps.setdefault(mark.branch, {})[mark.step] = known._replace(mark=mark.data)
     return LineageRecords(heads, branches, steps)
-
-
-class EitherEngine(DelegatingEngine):
-    """The payloads and blobs that the first engine has, or else the second."""
-
-    def __init__(self, first: Engine, second: Engine) -> None:
-        self._first, self._second = first, second
-        self.properties = first.properties
-
-    async def _ask(self, method: Method[Any], *args: Any, **options: Any) -> Any:
-        if method not in (Engine.payloads, Engine.blobs):
-            raise NotImplementedError(f"{method.__name__}: only payloads and blobs are read")
-        here = dict(await getattr(self._first, method.__name__)(*args, **options))
-        there = dict(await getattr(self._second, method.__name__)(*args, **options))
-        both = {**there, **here}
-        return both if method is Engine.blobs else sorted(both.items())

@@ -16,19 +16,19 @@ import os
 import time
 from typing import Any
 
+import msgspec
+
 from backtrail.engines.base import Commit, Head, Row, Swap
 from backtrail.engines.capabilities import SavesAdrift, WritesInGenerations
 from backtrail.engines.conflicts import Refused, closed
 from backtrail.engines.delegating_engine import DelegatingEngine, Method
 from backtrail.errors import BacktrailError, LockLost, Unavailable
-from backtrail.replicate import concurrency, limits, role_record
+from backtrail.replicate import concurrency, limits
 from backtrail.replicate.head_cache import HeadCache
 from backtrail.replicate.mirror import Mirror, planned_before
-from backtrail.replicate.spool import KEYS, NOTHING, Holdings, Spool, StoreFacts
+from backtrail.replicate.spool import KEYS, NOTHING, Spool
 from backtrail.replicate.spool_delivery import Courier
 from backtrail.replicate.status import Mirrored, SpoolStatus, Status, log
-
-_ROLE = ""  # the name under which the generation is stored
 
 
 def _can_be_spooled(commit: Commit, swap: Swap) -> bool:
@@ -48,14 +48,12 @@ class Spooled(DelegatingEngine, WritesInGenerations, SavesAdrift, Mirrored):
         self._courier = Courier(mirror, spool)
         self._tips = HeadCache()
         blocking = mirror.blocking
-        self._starting, self._delivering, self._save_gate = (concurrency.Mutex(blocking) for _ in range(3))
+        self._delivering, self._save_gate = concurrency.Mutex(blocking), concurrency.Mutex(blocking)
         self._background = concurrency.Background(blocking, self._tick)
         self._lineage_locks = concurrency.LineageLocks(blocking)
-        self._known = self._started = self._closed = False
+        self._started = self._closed = False
         self._refusals = 0  # deliveries that failed
-        self._generation = 0  # the newest one known
-        self._holdings = Holdings()
-        self._spooled_lineages: set[str] = set()  # those with a save of this process since it went adrift
+        self._holdings = SpoolStatus(records=0, bytes=0, since=None)
         self.adrift = False
         mirror.spool = self._status
         self._renew_prefix()
@@ -65,11 +63,11 @@ class Spooled(DelegatingEngine, WritesInGenerations, SavesAdrift, Mirrored):
 
     @property
     def generation(self) -> int:
-        return self.mirror.generation or self._generation
+        return self.mirror.generation
 
     @property
     def branch_prefix(self) -> bytes:
-        return role_record.branch_prefix(self.generation) + self.mirror.process_prefix
+        return self.mirror.branch_prefix
 
     @property
     def may_drop(self) -> bool:
@@ -81,44 +79,16 @@ class Spooled(DelegatingEngine, WritesInGenerations, SavesAdrift, Mirrored):
 
     # -- leaving and coming back ---------------------------------------------------------------------------------------
 
-    async def _start(self) -> None:
-        """At the first call: reach the sides, or check that the spool can replace them for now."""
-        if self._closed:
-            raise closed("mirrored")
-        if not self._known:
-            async with self._starting:
-                if not self._known:
-                    await self._begin()
-                    self._known = True
-
-    async def _begin(self) -> None:
-        await self._spool.check()
-        known = await self._spool.recall(_ROLE)
-        self._generation = known.generation if known is not None else 0
-        await self._count()
-        try:
-            await self._reach_sides()
-            self.adrift = self._holdings.records > 0  # until the saves that an earlier process left are delivered
-        except Unavailable as error:
-            if known is None:
-                raise  # a spool that has no facts of its store cannot replace it
-            self._go_adrift(error)
-
     async def _ready(self) -> None:
         """Called before any read or save: first deliver the saves that an earlier process left in the spool."""
         if self._started and not self._closed:
             return
-        await self._start()
-        if self.adrift and self._holdings.records:
-            await self._try_to_deliver()
+        if self._closed:
+            raise closed("mirrored")
+        await self._count()
+        await self._try_to_deliver()
         self._started = True
         self._background.wake()
-
-    async def _reach_sides(self) -> None:
-        """Find out which side is active, and store the facts that are needed when no side answers."""
-        await self.mirror.learn()
-        self._generation = max(self._generation, self.mirror.generation)
-        await self._spool.remember(_ROLE, StoreFacts(None, self._generation))
 
     def _go_adrift(self, error: BaseException) -> None:
         if not self.adrift:
@@ -135,7 +105,7 @@ class Spooled(DelegatingEngine, WritesInGenerations, SavesAdrift, Mirrored):
         """Deliver what there is and return to normal operation. `Unavailable` if no side answers yet."""
         asked = self._refusals
         async with self._delivering:
-            if not self.adrift and not self._holdings.records:
+            if self._started and not self.adrift and not self._holdings.records:
                 return
             if self._refusals > asked:  # another caller tried while we waited
                 raise self.mirror.failover.both_unreachable()
@@ -163,14 +133,12 @@ class Spooled(DelegatingEngine, WritesInGenerations, SavesAdrift, Mirrored):
         raise Unavailable(f"the spool could not be delivered yet: {last}") from last
 
     async def _deliver_everything(self) -> bool:
-        await self._reach_sides()
-        await self._courier.check_same_store()
-        left = await self._courier.deliver_all(set())
+        await self.mirror.learn()
+        await self._courier.deliver_all()
         async with self._save_gate:  # deliver the saves that came meanwhile; from here on saves wait
-            if await self._courier.deliver_all(left):
-                self._renew_prefix()  # no save may continue a branch of which the spool has the next step
+            await self._courier.deliver_all(stranded=False)
+            self._renew_prefix()  # no save may continue a branch of which the spool has the next step
             was_adrift, self.adrift = self.adrift, False
-            self._spooled_lineages.clear()
         self.mirror.replicator.wake()
         await self._count()
         return was_adrift
@@ -180,9 +148,8 @@ class Spooled(DelegatingEngine, WritesInGenerations, SavesAdrift, Mirrored):
             self._holdings = await self._spool.survey()
 
     def _status(self) -> SpoolStatus:
-        held = self._holdings
         limit = self.mirror.settings.spool_limit
-        return SpoolStatus(adrift=self.adrift, records=held.records, bytes=held.bytes, since=held.since, limit=limit)
+        return msgspec.structs.replace(self._holdings, adrift=self.adrift, limit=limit)
 
     async def _tick(self) -> float:
         """Deliver if a side is reachable again, or if another process left saves in the spool."""
@@ -205,7 +172,7 @@ class Spooled(DelegatingEngine, WritesInGenerations, SavesAdrift, Mirrored):
             await super().commit(commit)
             for swap in commit.swaps:
                 if swap.thread.endswith(KEYS):
-                    await self._spool.remember(swap.thread, StoreFacts(swap.new, self._generation))
+                    await self._spool.remember(swap.thread, swap.new)
             await self._learn(commit)
             return
         await self._ready()
@@ -224,8 +191,10 @@ class Spooled(DelegatingEngine, WritesInGenerations, SavesAdrift, Mirrored):
         in_doubt = False
         if not self.adrift:
             if commit.lineage in self._courier.stranded:
+                # If that is still not possible, what is stranded is kept beside this save later.
                 async with self._delivering:
-                    await self._courier.try_to_deliver(commit.lineage)
+                    with contextlib.suppress(LockLost, Unavailable):
+                        await self._courier.try_to_deliver(commit.lineage)
             try:
                 await self.mirror.commit(commit)
                 return
@@ -235,45 +204,26 @@ class Spooled(DelegatingEngine, WritesInGenerations, SavesAdrift, Mirrored):
                 # A side may have it. So the same save goes to the spool, and nothing else is written to its branch.
                 in_doubt = True
                 self._go_adrift(error)
-                self._renew_prefix()
-        if commit.lineage in self._spooled_lineages and not await self._spool.holds(commit.lineage):
-            # Another process has delivered it: a side can be reached.
-            await self._try_to_deliver()
         async with self._save_gate:
             if in_doubt:
                 self.adrift = True  # even if a side has just come back: the delivery recognizes the save
                 self._background.wake()  # it may have checked the spool before; now it waits for the gate
             elif not self.adrift or planned_before(commit, self.generation, self.branch_prefix):
                 raise Refused(commit.lineage, "the mirror went to its spool, or came back: look again")
-            self._check_base(commit)
-            await self._put(commit)
+            await self._put(commit, in_doubt=in_doubt)
 
-    async def _put(self, commit: Commit) -> None:
+    async def _put(self, commit: Commit, *, in_doubt: bool) -> None:
         await self._check_room(commit.size)
         try:
-            await self._spool.put(commit)
+            await self._spool.put(commit, in_doubt=in_doubt)
         except Unavailable as error:
             raise self._nothing_usable(error) from error
-        self._spooled_lineages.add(commit.lineage)
         held = self._holdings
         since = time.time() if held.since is None else held.since
-        self._holdings = Holdings(held.records + 1, held.bytes + commit.size, since)
+        self._holdings = SpoolStatus(records=held.records + 1, bytes=held.bytes + commit.size, since=since)
 
     def _nothing_usable(self, error: Unavailable) -> Unavailable:
         return Unavailable(f"{self.mirror.failover.both_unreachable()}; and the spool cannot be used: {error}")
-
-    def _check_base(self, commit: Commit) -> None:
-        """Refuse a save that continues a branch from a step after which this process has already written to it: on the
-        sides, or in saves of the spool that were delivered."""
-        new = {branch.id for branch in commit.branches}
-        if all(row.branch in new for row in commit.rows):
-            return
-        for swap in commit.swaps:
-            known = self._tips.get(swap.thread)
-            if known is None:
-                self._renew_prefix()  # it is not in the cache any more: have the save planned again, on a new branch
-            if known is None or known[0].key != swap.expect:
-                raise Refused(swap.thread, f"thread {swap.thread!r} was saved to since: look again")
 
     async def _check_room(self, more: int) -> None:
         """Refuse a save for which the spool has no room; the spool is left unchanged."""
@@ -331,16 +281,16 @@ class Spooled(DelegatingEngine, WritesInGenerations, SavesAdrift, Mirrored):
             return await super().head(thread)
         # A store needs its key ring when it is opened, so the ring is stored for times when no side answers. Nothing is
         # delivered before that: heads that lost could not be sealed without it.
-        await self._start()
-        known = await self._spool.recall(thread)
+        await self._spool.check()
+        known = (await self._spool.rings(thread)).get(thread)
         try:
             ring = await self.mirror.head(thread)
         except Unavailable:
-            if known is None:
-                raise
+            if known is None or self._closed:
+                raise  # a spool that never met this store cannot replace it
             return known.head
-        if known is None or not self._holdings.records or known.is_ring(ring):
-            await self._spool.remember(thread, StoreFacts(ring, self._generation))
+        if known is None or known.is_ring(ring) or not await self._spool.lineages():
+            await self._spool.remember(thread, ring)
         return ring
 
     # -- the store -----------------------------------------------------------------------------------------------------
@@ -361,11 +311,10 @@ class Spooled(DelegatingEngine, WritesInGenerations, SavesAdrift, Mirrored):
         self._closed = True
         await self._background.stop(limits.CLOSE_WITHIN)
         try:
-            if self._known:
-                try:
-                    await self._count()
-                except Unavailable as error:
-                    log.warning("closed, and the spool could not be read: %s", error)
+            try:
+                await self._count()
+            except Unavailable as error:
+                log.warning("closed, and the spool could not be read: %s", error)
             if self._holdings.records:
                 log.warning(
                     "closed with %d saves (%d bytes) in the spool %s: they are delivered when it is opened again",

@@ -27,7 +27,7 @@ class Side(msgspec.Struct, frozen=True, kw_only=True):
 class SpoolStatus(msgspec.Struct, frozen=True, kw_only=True):
     """The saves that wait in the spool. `adrift`: saves go there now, because neither side can take them."""
 
-    adrift: bool
+    adrift: bool = False
     records: int
     bytes: int
     since: float | None  #: when the oldest was saved, in seconds since 1970
