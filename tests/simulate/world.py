@@ -79,7 +79,7 @@ class Machine:
                 return
 
     async def _run_lane(self, lane: int) -> None:
-        world, left = self.world, self.lanes[lane]
+        world, left, process = self.world, self.lanes[lane], self.process
         while left:
             await asyncio.sleep(max(0.0, world.began + left[0].at - world.loop.now))
             operation = left.pop(0)
@@ -93,6 +93,8 @@ class Machine:
                 elif self.store is not None:
                     await perform(self.store, call, world.ledger)
             except Exception as error:  # noqa: BLE001  # the checker decides which are allowed
+                if process.dead:
+                    return  # this was thrown away, and nobody is left to see what it raises
                 call.error = error
             call.ended = world.loop.now
             if call.kind == "delete_at":
