@@ -45,7 +45,6 @@ def report(results: list[Result]) -> None:
     assert sum(result.counts.get("save", 0) for result in results) > len(results)
 
 
-@pytest.mark.nightly  # a few of a hundred rounds still find something: see docs/replication.md
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize(("primary", "replica"), PAIRS)
 def test_whatever_each_of_several_processes_sees_nothing_acknowledged_is_lost(
@@ -79,7 +78,6 @@ def hold(primary: str, replica: str, mode: Any, seconds: float, folder: Path) ->
         report([played.play_plan(held(setup, SEED, ONE_SIDE_EACH))])
 
 
-@pytest.mark.nightly
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize(("primary", "replica"), PAIRS[:2])
 def test_one_sees_only_the_primary_one_only_the_replica_one_neither_and_then_all_is_one(

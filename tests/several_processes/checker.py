@@ -295,13 +295,15 @@ class Checker:
     def _restored(self, name: str, id: str | None, deleted: float) -> bool:
         """A head stands on the checkpoint, or was moved to it or has continued from it since it was deleted, by a
         process that saw another side: a head on a checkpoint restores it, also one that lost and is kept beside its
-        thread. There, too, may be a save that was made on both sides, with what was built on the one that lost."""
+        thread. There, too, may be a save that was made on both sides, perhaps by two threads of one name, of which one
+        was deleted, and with what was built on the one that lost."""
         moved = [each for each in self.ledger.all("rewind") if each.target == id and each.end >= deleted]
         later = {each.id for each in self.saves if each.end >= deleted}
         beside = "#diverged-" in name
         built = any(one.parent_id == id and (beside or one.id in later) for one in self.one.histories[name])
         stands = any(self.one.heads[one] == id for one in self.family(name.partition("#diverged-")[0]))
-        return stands or bool(moved) or built
+        twice = sum(each.id == id for each in self.saves) > 1 or any(each.moved for each in self.saves if each.id == id)
+        return stands or bool(moved) or built or (beside and twice)
 
     def annotations_are_there(self) -> Iterator[Finding]:
         annotations: dict[str, list[Operation]] = defaultdict(list)

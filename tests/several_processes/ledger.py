@@ -45,6 +45,11 @@ class Operation(msgspec.Struct, kw_only=True):
         return self.asked if self.acknowledged else None
 
     @property
+    def moved(self) -> bool:
+        """The roles changed while it was made: it may have been made on both sides."""
+        return self.before is None or self.after is None or self.before[:2] != self.after[:2]
+
+    @property
     def refused(self) -> bool:
         """It surely did nothing, because what it was about was not there."""
         return self.asked is not None and self.error is not None and self.error.endswith(("NotFound", "NoCheckpoint"))
