@@ -222,3 +222,35 @@ def test_a_save_that_reached_a_side_and_is_then_spooled_as_a_whole_is_made_once(
     assert len(thread.history(all=True)) == 2
     assert not store.verify().problems
     store.close()
+
+
+def test_a_save_that_another_of_its_process_has_overtaken_is_planned_again_before_it_is_spooled(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Both continue the same branch. If both sides go away before the second commit, it may not take the step that the
+    first one has: no side could have both."""
+    primary, replica = Flaky(MemoryEngine()), Flaky(MemoryEngine())
+    store = backtrail.open(primary, replica=replica, spool=tmp_path / "spool", **NEVER)
+    thread = store.thread("t")
+    thread.append("messages", ["one"])
+    engine: Any = store._core.context.engine
+    commit = engine.commit
+
+    async def overtaken(planned: Any) -> None:
+        monkeypatch.setattr(engine, "commit", commit)
+        store.thread("t").append("messages", ["two"])
+        primary.up = replica.up = False
+        await commit(planned)
+
+    monkeypatch.setattr(engine, "commit", overtaken)
+    thread.append("messages", ["three"])
+    assert store.status().spool.records == 1  # type: ignore[union-attr]
+    primary.up = replica.up = True
+    for _ in range(3):
+        status = store.catch_up()
+    assert (status.spool.records, status.diverged) == (0, 0)  # type: ignore[union-attr]
+    for side in (primary, replica):
+        alone = backtrail.open(side.engine)
+        assert alone.thread("t").load() == {"messages": ["one", "two", "three"]}
+        assert not alone.verify().problems
+    store.close()

@@ -206,11 +206,23 @@ class Spooled(DelegatingEngine, WritesInGenerations, SavesAdrift, Mirrored):
                 self._go_adrift(error)
         async with self._save_gate:
             if in_doubt:
+                self._check_base(commit)
                 self.adrift = True  # even if a side has just come back: the delivery recognizes the save
                 self._background.wake()  # it may have checked the spool before; now it waits for the gate
             elif not self.adrift or planned_before(commit, self.generation, self.branch_prefix):
                 raise Refused(commit.lineage, "the mirror went to its spool, or came back: look again")
             await self._put(commit, in_doubt=in_doubt)
+
+    def _check_base(self, commit: Commit) -> None:
+        """Refuse a save in doubt that continues a branch from a step after which this process has already written to
+        it: no side can have it, and the next step is taken."""
+        begun = {branch.id for branch in commit.branches}
+        if all(row.branch in begun for row in commit.rows):
+            return
+        for swap in commit.swaps:
+            known = self._tips.get(swap.thread)
+            if known is None or known[0].key != swap.expect:
+                raise Refused(swap.thread, f"thread {swap.thread!r} was saved to since: look again")
 
     async def _put(self, commit: Commit, *, in_doubt: bool) -> None:
         await self._check_room(commit.size)
