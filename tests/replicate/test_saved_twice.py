@@ -348,13 +348,65 @@ def test_a_save_whose_earlier_attempt_cannot_be_looked_up_is_not_made_on_top_of_
     store.thread("t").append("messages", ["one"])
     other = backtrail.open(Flaky(primary.engine), replica=Flaky(replica.engine), **NEVER)
     primary.lose_answers = 1  # it is made on the primary, and not answered
-    replica.visit, replica.silent = other.catch_up, 1  # then the replica gets it, too
+
+    def visit() -> None:
+        other.catch_up()  # then the replica gets it, too
+        other.thread("t").append("messages", ["another"])
+
+    replica.visit, replica.silent = visit, 1
     with pytest.raises(backtrail.Unavailable) as caught:
         store.thread("t").append("messages", ["two"])
     primary.up = True
     store.thread("t").append("messages", ["two"], id=caught.value.id)
     assert settled(store).diverged == 0
-    assert store.thread("t").load() == {"messages": ["one", "two"]}
+    assert store.thread("t").load() == {"messages": ["one", "two", "another"]}
+    other.close()
+    store.close()
+
+
+class Leaving(Flaky):
+    """Goes away right after it has told where a thread is."""
+
+    leaves = False
+
+    async def tip(self, thread: str) -> Any:
+        found = await super().tip(thread)
+        if self.leaves:
+            self.up = self.leaves = False
+        return found
+
+
+class Visited(Flaky):
+    """Is visited by another process right after it has told that it has no such checkpoint."""
+
+    visit: Any = None
+
+    async def locate(self, *args: Any, **options: Any) -> Any:
+        found = await super().locate(*args, **options)
+        if self.visit is not None and not found:
+            self.visit, visit = None, self.visit
+            visit()
+        return found
+
+
+def test_a_save_whose_earlier_attempt_is_looked_up_on_the_other_side_than_the_head_is_not_made_on_top_of_it() -> None:
+    primary, replica = Leaving(MemoryEngine()), Visited(MemoryEngine())
+    store = backtrail.open(primary, replica=replica, **NEVER)
+    store.thread("t").append("messages", ["one"])
+    primary.lose_answers, replica.up = 1, False
+    with pytest.raises(backtrail.Unavailable) as caught:
+        store.thread("t").append("messages", ["two"])
+    primary.up = True
+    far = Flaky(replica.engine)
+    far.up = False
+    other = backtrail.open(Flaky(primary.engine), replica=far, **NEVER)
+    other.thread("t").append("messages", ["another"])
+    replica.up = far.up = True
+    primary.leaves, replica.visit = True, other.catch_up
+    store.thread("t").append("messages", ["two"], id=caught.value.id)
+    primary.up = True
+    assert settled(store).diverged == 0
+    assert store.thread("t").load() == {"messages": ["one", "two", "another"]}
     other.close()
     store.close()
 

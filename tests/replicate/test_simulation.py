@@ -65,6 +65,7 @@ def _play(*arguments: str) -> subprocess.CompletedProcess[str]:
         (51033286, "sync", "--spool"),
         (53053284, "sync", "--spool"),
         (57039717, "sync", "--spool"),
+        (58019373, "sync", "--spool"),
     ],
 )
 def test_seeds_that_failed_once_keep_every_promise(start: int, replication: str, spool: str) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import datetime as dt
 import sqlite3
 from collections.abc import Iterator
 from pathlib import Path
@@ -172,6 +173,44 @@ def test_what_was_spooled_comes_without_the_deleted_checkpoints_it_builds_on_onc
         assert store.thread("t#diverged-1").load() == {"messages": ["one", "two"]}
         assert [one.id for one in store.thread("t#diverged-1").history(all=True)] == [second]
         assert not store.verify().problems
+
+
+def test_a_save_whose_base_a_sweep_frees_while_it_is_delivered_stays_in_the_spool(adrift: Adrift) -> None:
+    """The sweep has deleted the checkpoint before, and moved the head: only its rows go now, which no head tells."""
+
+    class Sweeping(Flaky):
+        def __init__(self, engine: Engine) -> None:
+            super().__init__(engine)
+            self.planned: list[Drop] = []
+            self.begun = False
+
+        async def drop(self, drop: Drop) -> None:
+            if self.begun:
+                await self.engine.drop(drop)
+            else:
+                self.planned.append(drop)
+
+        async def commit(self, commit: Commit) -> None:
+            if commit.rows and self.planned and not self.begun:
+                self.begun = True
+                for drop in self.planned:
+                    await self.engine.drop(drop)
+            await self.engine.commit(commit)
+
+    [spooled] = adrift.save("spooled")
+    sweeping = Sweeping(adrift.active)
+    store = Sides().store(sweeping)
+    for message in ("two", "three"):
+        store.thread("t").append("messages", [message])
+    store.thread("t").save({"messages": ["all new"]})
+    store.prune(backtrail.Retention(keep_last=1, undo_window=dt.timedelta(0)))
+    with pytest.raises(Stranded):
+        adrift.deliver(sweeping)
+    assert sweeping.begun
+    assert [head.thread for head in finish(adrift.active.heads("t"))] == ["t"]
+    assert adrift.deliver(detach=True) == [("t", "t#diverged-1")]
+    assert [one.id for one in adrift.alone().thread("t#diverged-1").history()] == [spooled]
+    assert adrift.said("t#diverged-1")[-1] == "spooled"
 
 
 def test_two_processes_that_deliver_at_once_deliver_once(adrift: Adrift) -> None:

@@ -296,14 +296,17 @@ class Checker:
         """A head stands on the checkpoint, or was moved to it or has continued from it since it was deleted, by a
         process that saw another side: a head on a checkpoint restores it, also one that lost and is kept beside its
         thread. There, too, may be a save that was made on both sides, perhaps by two threads of one name, of which one
-        was deleted, and with what was built on the one that lost."""
+        was deleted, and with what was built on the one that lost. And if it was the last one of its thread, that was
+        deleted without the checkpoints that a fork has."""
         moved = [each for each in self.ledger.all("rewind") if each.target == id and each.end >= deleted]
         later = {each.id for each in self.saves if each.end >= deleted}
         beside = "#diverged-" in name
         built = any(one.parent_id == id and (beside or one.id in later) for one in self.one.histories[name])
-        stands = any(self.one.heads[one] == id for one in self.family(name.partition("#diverged-")[0]))
+        family = self.family(name.partition("#diverged-")[0])
+        stands = any(self.one.heads[one] == id for one in family)
+        forked = any(id in self.ids[one] for one in self.ids if one not in family)
         twice = sum(each.id == id for each in self.saves) > 1 or any(each.moved for each in self.saves if each.id == id)
-        return stands or bool(moved) or built or (beside and twice)
+        return stands or forked or bool(moved) or built or (beside and twice)
 
     def annotations_are_there(self) -> Iterator[Finding]:
         annotations: dict[str, list[Operation]] = defaultdict(list)

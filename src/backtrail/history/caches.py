@@ -185,6 +185,11 @@ class IdCache(ForkSafe):
             if known.positions is not None and known.add(id, position):
                 self._threads.grow(now.thread, 1)
 
+    def forget(self, thread: str) -> None:
+        """Forget the ids of a thread."""
+        with self._lock:
+            self._threads.pop(thread)
+
     def _remember(self, known: _ThreadIds, cost: int) -> None:
         with self._lock:
             self._threads.put(known.head.thread, known, cost)

@@ -258,6 +258,8 @@ async def _save_on_cached_tip(thread: ThreadHandle[S], request: SaveRequest, tip
     if request.base_id is not UNSET and tip.note.checkpoint != request.base_id:
         return None
     if request.facts.id is not None:
+        if thread.context.mirror is not None:
+            return None  # the tip may be that of one side, and the ids those of the other
         done = await find_saved(thread, tip, request.facts.id)
         if done is not None:
             head = await thread.context.engine.head(thread.id)  # it may have been undone since, or the thread deleted
@@ -274,11 +276,16 @@ async def _save_on_head(thread: ThreadHandle[S], request: SaveRequest) -> Checkp
     If the head has not moved after a refusal, no writer was faster: the step after it is taken by a row that was copied
     from elsewhere, or left by a head that was put back. Then the save starts a branch beside that row."""
     refused: HeadKey | None = None
+    context = thread.context
     for _ in attempts():
+        generation = context.generation
         tip = await read_tip(thread)
         done = await _find_done(thread, request, tip) if tip is not None and request.id is not None else None
         if done is not None:
             return done
+        if context.generation != generation:
+            context.caches.ids.forget(thread.id)  # they may be those of one side, and the tip that of the other
+            continue
         current = tip.note.checkpoint if tip is not None else None
         if request.base_id is not UNSET and current != request.base_id and (not current or current != request.own_id):
             if request.branches and isinstance(request.base_id, bytes):
@@ -314,7 +321,10 @@ async def _find_done(thread: ThreadHandle[S], request: SaveRequest, tip: Tip) ->
 async def find_saved(thread: ThreadHandle[S], tip: Tip, id: bytes) -> Checkpoint | None:
     """The thread's checkpoint of this id; None if it was deleted or belongs to another thread."""
     context, head = thread.context, tip.head
-    positions = await context.caches.ids.positions(context.engine, head, id)
+    if tip.note.checkpoint == id:
+        positions: tuple[Position, ...] = (head.position,)
+    else:
+        positions = await context.caches.ids.positions(context.engine, head, id)
     ancestry = await Ancestry.of(context, head) if positions else ()
     for position in positions:
         branch = await context.branch(head.lineage, position[0])

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from functools import partial
 
-from backtrail.engines.base import LAST_STEP, Commit, Drop, Engine, Head, HeadKey, Swap
+from backtrail.engines.base import LAST_STEP, Branch, Commit, Drop, Engine, Head, HeadKey, Swap
 from backtrail.engines.branch_origins import furthest, is_complete, previous_position, walk_back
 from backtrail.engines.conflicts import Refused
 from backtrail.engines.memory import MemoryEngine
@@ -163,18 +163,29 @@ async def _take_back(spooled: SpooledLineage, lineage: str, active: Engine) -> b
     moved = {head.position for head in records.heads.values()}
     heads = await active.heads(lineage)
     branches = {branch.id: branch for branch in await active.branches(lineage)}
-    broken = [
-        head
-        for head in heads
-        if (head.position in moved or records.step(head.position) is not None)
-        and not is_complete(list(walk_back(head.position, branches.get)))
-    ]
+    holes = [id for id, steps in records.steps.items() if await _is_behind_a_hole(active, branches.get(id), min(steps))]
+    broken = []
+    for head in heads:
+        if head.position in moved or records.step(head.position) is not None:
+            way = list(walk_back(head.position, branches.get))
+            if not is_complete(way) or any(segment.branch.id in holes for segment in way):
+                broken.append(head)
     if broken:
         needed = furthest((head.position for head in heads if head not in broken), branches.get)
         gone = {head.branch for head in broken} - needed.keys()
-        await active.drop(Drop(lineage, [(head.thread, head.key) for head in heads], branches=[*gone]))
+        rows = [(id, step) for id in holes if id not in gone for step in sorted(records.steps[id], reverse=True)]
+        expect = [(head.thread, head.key) for head in heads]
+        await active.drop(Drop(lineage, expect, rows=rows, branches=[*gone]))
         await active.commit(Commit(lineage, [Swap(head.thread, head.key, None) for head in broken]))
     return bool(broken)
+
+
+async def _is_behind_a_hole(side: Engine, branch: Branch | None, step: int) -> bool:
+    """True if a side has this row and not the one before it."""
+    before = None if branch is None else previous_position(branch, step)
+    if branch is None or before is None or await side.row(branch.lineage, *before) is not None:
+        return False
+    return await side.row(branch.lineage, branch.id, step) is not None
 
 
 async def _sources(
