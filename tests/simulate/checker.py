@@ -225,7 +225,8 @@ def _deleted_threads(ledger: Ledger, sides: Sides) -> Iterator[Failure]:
             if not back or excused or sides.ids(name) & again & own:
                 continue
             trace = ledger.trace
-            back = {id for id in back if not (trace.had_fork(id) or trace.made_again_after(id, call))}
+            elsewhere = {id for id in back if trace.had_fork(id) or trace.in_two_lineages(id)}
+            back = {id for id in back - elsewhere if not trace.made_again_after(id, call)}
             if back:
                 yield Failure("a deleted thread is back", f"{call}: {name!r} has {[id[-6:] for id in sorted(back)]}")
 

@@ -57,6 +57,12 @@ class Trace:
         """True if a checkpoint was saved by two threads of one name, neither of which knew the other."""
         return len(self.owners(id)) > 1
 
+    def in_two_lineages(self, id: str) -> bool:
+        """True if these two threads were in different lineages, so that no merge has seen both."""
+        rows = self._positions(id)
+        made = (one for one in self.carried_out if any((row.branch, row.step) in rows for row in one.commit.rows))
+        return len({one.commit.lineage for one in made}) > 1
+
     def owners(self, id: str) -> set[bytes]:
         """The threads that saved a checkpoint, by their incarnations."""
         branches = self._branches()
