@@ -295,9 +295,9 @@ class Checker:
     def _restored(self, name: str, id: str | None, deleted: float) -> bool:
         """A head stands on the checkpoint, or was moved to it or has continued from it since it was deleted, by a
         process that saw another side: a head on a checkpoint restores it, also one that lost and is kept beside its
-        thread. There, too, may be a save that was made on both sides, perhaps by two threads of one name, of which one
-        was deleted, and with what was built on the one that lost. And if it was the last one of its thread, that was
-        deleted without the checkpoints that a fork has."""
+        thread. There, too, may be a save that was made on both sides, with what was built on the one that lost. If two
+        threads of one name made it, one of the two may have been deleted. And if it was the last one of its thread,
+        that was deleted without the checkpoints that a fork has."""
         moved = [each for each in self.ledger.all("rewind") if each.target == id and each.end >= deleted]
         later = {each.id for each in self.saves if each.end >= deleted}
         beside = "#diverged-" in name
@@ -306,7 +306,7 @@ class Checker:
         stands = any(self.one.heads[one] == id for one in family)
         forked = any(id in self.ids[one] for one in self.ids if one not in family)
         twice = sum(each.id == id for each in self.saves) > 1 or any(each.moved for each in self.saves if each.id == id)
-        return stands or forked or bool(moved) or built or (beside and twice)
+        return stands or forked or bool(moved) or built or (twice and len(family) > 1)
 
     def annotations_are_there(self) -> Iterator[Finding]:
         annotations: dict[str, list[Operation]] = defaultdict(list)
